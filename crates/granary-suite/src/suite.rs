@@ -32,7 +32,10 @@ mod space;
 mod still;
 mod variants;
 
-pub use attributes::{attributes_survive_power_failures, attributes_up_to_the_limit_come_back};
+pub use attributes::{
+    a_refused_access_list_changes_nothing, attributes_survive_power_failures,
+    attributes_up_to_the_limit_come_back,
+};
 pub use damage::{damaged_media_give_errors, look_around, scribbled_images_are_refused_or_reported};
 pub use full::{
     a_full_file_system_loses_power_while_attributes_change,

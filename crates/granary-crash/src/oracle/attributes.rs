@@ -134,6 +134,14 @@ impl Model {
 
     /// It ended; the file has this mode now.
     pub(crate) fn end_access_list(&mut self, id: NodeId, by: StampId, mode: Option<u16>) {
+        let node = self.node(id);
+        let had = |list: &Register<Option<u64>>| list.all_but(by).any(|digest| digest.is_some());
+        let has_list =
+            node.xattrs.get(ACCESS_LIST).is_some_and(|list| had(list) || list.of(by).flatten().is_some());
+        if mode.is_some() && !has_list && node.mode.all_but(by).all(|known| known == mode) {
+            // It says what the mode says, and there is none to remove: nothing changes, no time either.
+            self.untouch(id, by);
+        }
         match mode {
             Some(mode) => self.node_mut(id).mode.settle(by, Some(mode)),
             None => self.node_mut(id).mode.remove(by),

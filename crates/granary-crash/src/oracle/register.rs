@@ -31,6 +31,11 @@ impl<T: Copy + PartialEq> Register<T> {
         self.versions.iter().find(|v| v.0 == by).map(|v| v.1)
     }
 
+    /// The values of all other changes that are still known.
+    pub(crate) fn all_but(&self, by: StampId) -> impl Iterator<Item = T> + '_ {
+        self.versions.iter().filter(move |v| v.0 != by).map(|v| v.1)
+    }
+
     /// The value of the change was not quite known when it began.
     pub(crate) fn settle(&mut self, by: StampId, value: T) {
         self.versions.iter_mut().filter(|v| v.0 == by).for_each(|v| v.1 = value);

@@ -199,3 +199,59 @@ impl Model {
         by
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::Fate;
+    use super::*;
+    use granary_sim::{World, sleep};
+
+    /// A model that follows times, whose root directory was changed last at 2 ns, and what its root may not have of that after a
+    /// power failure.
+    fn model() -> (Model, impl Fn(&Model, NodeId) -> usize) {
+        let old = Attr::new(FileKind::Dir, 0o755, Time(2));
+        let mut model = Model::new();
+        model.clock = Some(Clock { epoch: Time(0), tick: 1 });
+        model.node_mut(NodeId::ROOT).times = Times::certain(&old, None);
+        sleep(Nanos(10));
+        (model, move |m: &Model, id: NodeId| m.node(id).times.compare(&m.stamps, &old).len())
+    }
+
+    fn make(m: &mut Model) -> NodeId {
+        let at = m.resolve(NodeId::ROOT, b"/a").expect("a place");
+        let (change, id) = m.begin_make(&at, FileKind::File, b"");
+        m.end_names(change, Fate::Done);
+        id
+    }
+
+    #[test]
+    fn an_fsync_of_a_file_promises_nothing_of_its_directorys_times_and_that_of_the_directory_does() {
+        let run = World::default().run(|| {
+            let (mut m, wrong) = model();
+            let id = make(&mut m);
+            let horizon = m.stamps.tick();
+            m.keep(id, horizon, false);
+            assert_eq!(wrong(&m, NodeId::ROOT), 0);
+            m.keep(NodeId::ROOT, horizon, false);
+            assert_eq!(wrong(&m, NodeId::ROOT), 2, "both times");
+        });
+        run.expect("no deadlock");
+    }
+
+    #[test]
+    fn an_access_list_that_says_what_the_mode_says_moves_no_time() {
+        let run = World::default().run(|| {
+            let (mut m, wrong) = model();
+            let id = make(&mut m);
+            m.identify(id, granary_vfs::Ino(7), &Attr::new(FileKind::File, 0o640, Time(2)));
+            for (mode, moved) in [(0o640, 0), (0o600, 1)] {
+                let by = m.begin_access_list(id, None);
+                m.end_access_list(id, by, Some(mode));
+                let horizon = m.stamps.tick();
+                m.keep(id, horizon, false);
+                assert_eq!(wrong(&m, id), moved, "mode {mode:o}");
+            }
+        });
+        run.expect("no deadlock");
+    }
+}

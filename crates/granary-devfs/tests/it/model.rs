@@ -67,3 +67,8 @@ fn a_full_file_system_can_be_emptied_and_filled_again() {
 fn no_space_is_said_only_where_statfs_says_it() {
     on_nvm(|| suite::no_space_is_said_only_where_statfs_says_it(&Subject::default()));
 }
+
+#[test]
+fn a_refused_access_list_changes_nothing() {
+    on_nvm(|| suite::a_refused_access_list_changes_nothing(&busy(true)));
+}

@@ -202,3 +202,8 @@ fn a_directory_has_more_subdirectories_than_links_are_counted() {
 fn no_space_is_said_only_where_statfs_says_it() {
     suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
 }
+
+#[test]
+fn a_refused_access_list_changes_nothing() {
+    suite::a_refused_access_list_changes_nothing(&Subject::default());
+}

@@ -348,3 +348,8 @@ fn statfs_counts_the_inodes_that_there_are() {
         assert_eq!(s.inodes - s.free_inodes, 101, "{s:?}");
     });
 }
+
+#[test]
+fn a_refused_access_list_changes_nothing() {
+    suite::a_refused_access_list_changes_nothing(&Subject::default());
+}

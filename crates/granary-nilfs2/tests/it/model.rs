@@ -63,3 +63,8 @@ fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
 fn threads_on_the_wall_clock_leave_a_sound_file_system() {
     suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy());
 }
+
+#[test]
+fn a_refused_access_list_changes_nothing() {
+    suite::a_refused_access_list_changes_nothing(&busy());
+}

@@ -96,3 +96,8 @@ fn what_statfs_offers_can_be_had() {
 fn no_space_is_said_only_where_statfs_says_it() {
     on_pair(|| suite::no_space_is_said_only_where_statfs_says_it(&Subject::default()));
 }
+
+#[test]
+fn a_refused_access_list_changes_nothing() {
+    on_pair(|| suite::a_refused_access_list_changes_nothing(&Subject::default()));
+}

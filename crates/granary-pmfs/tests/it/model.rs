@@ -64,3 +64,8 @@ fn still_files_stay_while_readers_are_set_aside() {
 fn threads_on_the_wall_clock_leave_a_sound_file_system() {
     suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy());
 }
+
+#[test]
+fn a_refused_access_list_changes_nothing() {
+    suite::a_refused_access_list_changes_nothing(&busy());
+}

@@ -162,6 +162,50 @@ fn what_needs_a_lower_file_makes_one() {
     });
 }
 
+/// What a directory hands on to new files now is not what this file was made with, and nobody has changed the directory since.
+#[test]
+fn a_file_that_goes_below_inherits_nothing_and_its_directory_keeps_its_times() {
+    const DEFAULT: &[u8] = b"system.posix_acl_default";
+    // Owner 7, user 5 6, owning group 5, mask 7, others 1.
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, u32::MAX), (2, 6, 5), (4, 5, u32::MAX), (0x10, 7, u32::MAX), (0x20, 1, u32::MAX)];
+    let list: Vec<u8> = entries.iter().fold(2u32.to_le_bytes().to_vec(), |mut list, (tag, bits, id)| {
+        list.extend([tag.to_le_bytes(), bits.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+        list
+    });
+    run(move || {
+        let mut rig = Rig::new(&calm(), SIZE);
+        rig.p.mkdir("/d", 0o755).expect("mkdir");
+        let fd = rig.p.open("/d/f", ALONE, 0o640).expect("created");
+        rig.put(fd, 0, 3, 5_000);
+        rig.p.chmod("/d/f", 0o6711).expect("chmod");
+        rig.p.utimens("/d/f", SetTime::At(Time(11)), SetTime::At(Time(22))).expect("times");
+        granary_sim::sleep(Nanos::from_millis(20));
+        // Behind the last name that came: the two times of the directory are not one.
+        rig.p.setxattr("/d", DEFAULT, &list, SetXattr::Any).expect("a default list");
+        rig.p.chown("/d", None, Some(77)).expect("chown");
+        rig.p.chmod("/d", 0o2775).expect("chmod");
+        let (file, dir) = (rig.p.stat("/d/f").expect("stat").attr, rig.p.stat("/d").expect("stat").attr);
+        assert!(dir.mtime < dir.ctime);
+        // The first try fails behind the creation of the lower file.
+        rig.stack.memory().set_write_faults(true);
+        assert!(rig.fs.demote_all().is_err());
+        rig.stack.memory().set_write_faults(false);
+        assert_eq!((rig.fs.stats().alone, rig.p.stat("/d").expect("stat").attr), (1, dir));
+        rig.fs.demote_all().expect("demoted");
+        assert_eq!(rig.fs.stats().alone, 0);
+        rig.p.close(fd).expect("close");
+        let mut rig = rig.remounted();
+        let own = rig.p.listxattr("/d/f").expect("lists");
+        assert!(own.is_empty(), "{own:?}");
+        let now = rig.p.stat("/d/f").expect("stat").attr;
+        let shown = |a: &granary_vfs::Attr| (a.mode, a.uid, a.gid, a.size, a.atime, a.mtime, a.ctime);
+        assert_eq!(shown(&now), shown(&file));
+        assert_eq!(rig.p.stat("/d").expect("stat").attr, dir);
+    });
+}
+
 /// Full persistent memory: files spill while the lower file system has room, and new ones are made there.
 #[test]
 fn no_room_here_is_nobodys_error() {

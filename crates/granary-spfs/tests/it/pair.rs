@@ -49,6 +49,33 @@ fn another_file_system_below_is_refused_and_nothing_is_lost() {
     });
 }
 
+/// After all files have left persistent memory, the next one takes no new number of the pair before what is below has it: of two numbers that
+/// do not fit, every later mount would be refused.
+#[test]
+fn a_pair_that_has_files_again_keeps_its_number_until_what_is_below_has_it() {
+    run(|| {
+        let mut stack = Stack::busy(Form::Carved);
+        stack.mount.demotion = false;
+        let mut rig = Rig::new(&stack, SIZE);
+        let flags = OpenFlags::CREAT | OpenFlags::RDWR | OpenFlags::DIRECT | OpenFlags::SYNC;
+        rig.p.open("/a", flags, 0o644).expect("created");
+        rig.fs.demote_all().expect("demoted");
+        assert_eq!(rig.fs.stats().alone, 0);
+        // No unmount: what is below names this memory still.
+        let memory = rig.drive.clone();
+        drop((rig.p, rig.vfs, rig.fs));
+        let mut rig = Rig::again(&stack, memory);
+        // Another file comes. What is below cannot be told, and the host dies.
+        let fault = FsError::Host(5);
+        stack.memory().set_xattr_fault(Some(fault.clone()));
+        let _ = rig.p.open("/b", flags, 0o644);
+        stack.memory().set_xattr_fault(None);
+        let memory = rig.drive.clone();
+        drop((rig.p, rig.vfs, rig.fs));
+        Rig::again(&stack, memory).check();
+    });
+}
+
 /// The number of the pair is nobody's business above.
 #[test]
 fn the_attribute_of_the_pair_is_not_shown() {

@@ -108,3 +108,37 @@ pub fn attributes_up_to_the_limit_come_back<S: Subject>(subject: &S) {
         assert!(p.statfs().expect("statfs").free_blocks + 2 >= free, "the space of attributes got lost");
     });
 }
+
+/// An access list that a file system does not know, or that does not fit, is refused, and mode and times are what they were.
+pub fn a_refused_access_list_changes_nothing<S: Subject>(subject: &S) {
+    const ACCESS: &[u8] = b"system.posix_acl_access";
+    // Owner 6, user 5 7, owning group 1, mask 7, others 2: mode 0672.
+    let entries =
+        [(1u16, 6u16, u32::MAX), (2, 7, 5), (4, 1, u32::MAX), (0x10, 7, u32::MAX), (0x20, 2, u32::MAX)];
+    let entries = entries
+        .map(|(tag, bits, id)| [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat());
+    let list = [2u32.to_le_bytes().to_vec(), entries.concat()].concat();
+    let (subject, drive) = (subject.clone(), drive(Bytes::mib(64)));
+    run(move || {
+        let m = Mounted::fresh(&subject, &drive);
+        let mut p = m.process();
+        let fd = create(&mut p, "/f");
+        p.close(fd).expect("close");
+        // Where there are attributes, they take all the space that one file's have.
+        for len in [4000, 3000, 2000, 1000, 500, 200, 100, 50, 20, 10, 5, 2, 1, 0] {
+            let mut left = 0..100;
+            while left.next().is_some_and(|n| set(&mut p, "/f", &format!("user.{len}.{n}"), len).is_ok()) {}
+        }
+        let before = p.stat("/f").expect("stat").attr;
+        let refused = p.setxattr("/f", ACCESS, &list, SetXattr::Any);
+        assert!(refused.is_err(), "there is no room for a list");
+        let after = p.stat("/f").expect("stat").attr;
+        assert_eq!((after.mode, after.ctime), (before.mode, before.ctime), "{refused:?}");
+        p.exit();
+        m.vfs.unmount().expect("unmount");
+        let m = Mounted::again(&subject, &drive);
+        let mut p = m.process();
+        assert_eq!(p.stat("/f").expect("stat").attr, after);
+        m.check();
+    });
+}

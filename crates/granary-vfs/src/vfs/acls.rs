@@ -113,11 +113,11 @@ impl Vfs {
         let acl = value.map_or(Ok(None), Acl::parse)?;
         // First of all: a file system without lists refuses before the mode has changed.
         let had = self.fs.getxattr(call, node, which.name())?.is_some();
-        let mut keep = acl.as_ref();
+        let (mut keep, was) = (acl.as_ref(), node.attr());
         if let (Which::Access, Some(acl)) = (which, &acl) {
             keep = keep.filter(|a| !a.is_mode());
             let strip = call.cred.uid != 0 && !node.view(|a| perm::in_group(call.cred, a.gid));
-            let old = node.view(|a| a.mode);
+            let old = was.mode;
             let new = old & !0o777 & !(if strip { mode::SGID } else { 0 }) | acl.mode();
             if new != old {
                 self.fs.setattr(call, node, &SetAttr { mode: Some(new), ..SetAttr::default() })?;
@@ -126,7 +126,14 @@ impl Vfs {
         let value = keep.map(Acl::encode);
         if value.is_some() || had {
             node.acl_changes();
-            self.fs.setxattr(call, node, which.name(), value.as_deref())?;
+            if let Err(e) = self.fs.setxattr(call, node, which.name(), value.as_deref()) {
+                // It does not fit, say. As in Linux the mode is then what it was.
+                if node.view(|a| a.mode) != was.mode {
+                    let mode = SetAttr { mode: Some(was.mode), ..SetAttr::default() };
+                    let _ = self.fs.setattr(&Call { time: was.ctime, ..*call }, node, &mode);
+                }
+                return Err(e);
+            }
         }
         Ok(())
     }
