@@ -127,8 +127,14 @@ impl F2fs {
     pub(crate) fn sync_all(&self) -> Result<()> {
         self.working()?;
         if !self.is_dirty() {
-            // Blocks that were written in place leave nothing dirty, and may be in the drive's volatile cache.
-            return self.flush();
+            // Blocks that were written in place leave nothing dirty, and may be in the drive's volatile cache. Where there are none,
+            // nothing is sent, as by the kernel.
+            let written = self.in_place[0].load(Relaxed);
+            if self.in_place[1].load(Relaxed) < written {
+                self.flush()?;
+                self.in_place[1].fetch_max(written, Relaxed);
+            }
+            return Ok(());
         }
         {
             let _op = self.checkpoint_lock.read();

@@ -347,7 +347,10 @@ impl F2fs {
         {
             let mut s = node.state.lock();
             s.unsynced.moved |= !moved.is_empty();
-            s.unsynced.in_place |= moved.len() < written;
+            if moved.len() < written {
+                s.unsynced.in_place = true;
+                self.in_place[0].fetch_add(1, Relaxed);
+            }
         }
         let mut stats = self.stats.lock();
         stats.out_of_place += moved.len() as u64;

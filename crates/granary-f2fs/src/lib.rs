@@ -149,6 +149,8 @@ pub struct F2fs {
     /// When the last of the nodes written to the warm log is on the drive: recovery walks them in order.
     chain: Mutex<Nanos>,
     flusher: Flusher,
+    /// Writes in place: so many were begun, and so many are behind a FLUSH.
+    in_place: [AtomicU64; 2],
     /// Inodes whose attributes are newer in memory than in their node.
     dirty_inodes: parking_lot::Mutex<BTreeMap<u32, Arc<Node>>>,
     memory: parking_lot::Mutex<Memory>,

@@ -325,6 +325,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
         grow_locks: stripes(),
         chain: Mutex::new(Nanos::ZERO),
         flusher: Flusher::default(),
+        in_place: Default::default(),
         dirty_inodes: parking_lot::Mutex::default(),
         memory: parking_lot::Mutex::new(Memory::default()),
         stats: parking_lot::Mutex::new(Stats::default()),

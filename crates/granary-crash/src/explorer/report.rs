@@ -98,7 +98,8 @@ impl fmt::Display for Failure {
         // Generated programs have spaces and parentheses in their names.
         let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.to_string() };
         if !path.0.is_empty() {
-            return write!(f, "  replay: granary crash --fs {fs} --load {load} --replay {seed}:{path}");
+            let place = format!("{seed}:{path}");
+            return write!(f, "  replay: `granary crash --fs {fs} --load {load} --replay {place}`");
         }
         write!(f, "  replay: cargo xtask soak --kind power --fs {fs} --load {load} --from {seed} --points 1")
     }

@@ -3,6 +3,7 @@
 //! A checkpoint is mounted with `granary mount --read-only --set fs.nilfs2.cp=N IMAGE DIR`.
 
 use crate::cli::Kept;
+use crate::cmd::serve::when_free;
 use comfy_table::Table;
 use granary_lab::LabError;
 use granary_lab::image::checkpoints;
@@ -11,7 +12,7 @@ use std::path::Path;
 
 /// `lscp`.
 pub fn list(image: &Path, snapshots: bool, json: bool) -> Result<(), LabError> {
-    let mut all = checkpoints(image, CheckpointCall::List)?.all;
+    let mut all = when_free(image, || checkpoints(image, CheckpointCall::List))?.all;
     all.retain(|cp| cp.snapshot || !snapshots);
     if json {
         let rows: Vec<_> = all.iter().map(in_json).collect();
@@ -38,7 +39,7 @@ fn in_json(cp: &Checkpoint) -> serde_json::Value {
 
 /// `mkcp`.
 pub fn make(image: &Path, snapshot: bool) -> Result<(), LabError> {
-    let made = checkpoints(image, CheckpointCall::Make { snapshot })?.made;
+    let made = when_free(image, || checkpoints(image, CheckpointCall::Make { snapshot }))?.made;
     made.iter().for_each(|number| outln!("{number}"));
     Ok(())
 }

@@ -20,7 +20,7 @@ pub fn with_process(
     read_only: bool,
     work: impl FnOnce(&mut Process, &Image) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
-    let open = OpenImage::open(image, Durability::Process, read_only)?;
+    let open = super::serve::when_free(image, || OpenImage::open(image, Durability::Process, read_only))?;
     tell(&open);
     let vfs = match open.vfs(super::date(), PAGE_CACHE) {
         Ok(vfs) => vfs,

@@ -3,6 +3,7 @@
 //! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
 
 use crate::cmd::files::warn;
+use crate::cmd::serve::when_free;
 use crate::cmd::stacked;
 use granary_image::Image;
 use granary_lab::LabError;
@@ -15,8 +16,11 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(image: &Path, dir: Option<&Path>, mend: bool, json: bool) -> Result<ExitCode, LabError> {
     let found = match dir {
-        Some(dir) => stack::check(dir, image, stacked::config()?)?,
-        None => check(image)?,
+        Some(dir) => {
+            let config = stacked::config()?;
+            when_free(image, || stack::check(dir, image, config.clone()))?
+        }
+        None => when_free(image, || check(image))?,
     };
     warn(found.exposed.as_deref());
     warn(found.note.as_deref());

@@ -29,7 +29,7 @@ pub fn run(path: &Path, size: Bytes) -> Result<(), Failure> {
             )));
         }
         Some(source) => grow_mounted(path, Path::new(&source), size)?,
-        None => match grow(path, size) {
+        None => match super::serve::when_free(path, || grow(path, size)) {
             Err(LabError::Image(ImageError::InUse { .. })) => {
                 let dir = live::open_dir(path).map_err(|e| Failure::io(path.display(), e))?;
                 ask(dir.as_fd(), path, size)?

@@ -50,7 +50,8 @@ pub fn refuse_alone(image: &Path, whole: impl Fn(&str, &str) -> String) -> Resul
 /// # Errors
 /// As [`stack::look`].
 pub fn look(image: &Path, dir: &Path) -> Result<Look, LabError> {
-    let look = stack::look(dir, image, config()?)?;
+    let config = config()?;
+    let look = super::serve::when_free(image, || stack::look(dir, image, config.clone()))?;
     warn(look.image.exposed().as_deref());
     warn(look.note.as_deref());
     Ok(look)

@@ -37,7 +37,7 @@ fn space(image: &Path) -> Result<Option<Room>, LabError> {
     if Image::describe(image)?.meta.fs == BLANK {
         return Ok(None);
     }
-    let open = match OpenImage::open(image, Durability::Process, true) {
+    let open = match super::serve::when_free(image, || OpenImage::open(image, Durability::Process, true)) {
         Err(LabError::Image(ImageError::InUse { .. })) => return Ok(None),
         other => other?,
     };

@@ -180,6 +180,31 @@ fn an_image_is_mounted_filled_unmounted_and_clean() {
     }
 }
 
+/// umount(8) returns before the server has closed the image: whichever command comes next waits for it.
+#[test]
+fn every_command_waits_for_an_image_that_is_being_closed() {
+    let Some(place) = Place::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return granary_suite::skip::skipped("not root");
+    }
+    place.runs(&["mkfs", "img", "--size", "256MiB"], 0);
+    for next in [
+        &["fsck", "img"][..],
+        &["ls", "img"],
+        &["cp-out", "img", "/f", "out"],
+        &["grow", "img", "--size", "512MiB"],
+    ] {
+        place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+        let bytes: Vec<u8> =
+            (0..20 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        fs::write(place.path("mnt/f"), bytes).expect("written");
+        let gone = std::process::Command::new("umount").arg(place.path("mnt")).status();
+        assert!(gone.expect("umount(8)").success());
+        place.runs(next, 0);
+        let _ = fs::remove_file(place.path("out"));
+    }
+}
+
 #[test]
 fn after_a_kill_the_next_mount_says_what_it_recovered_and_has_what_was_synced() {
     let Some(place) = Place::new() else { return };
