@@ -18,7 +18,7 @@ pub fn run(image: &Path, dir: Option<&Path>, mend: bool, json: bool) -> Result<E
     let found = match dir {
         Some(dir) => {
             let config = stacked::config()?;
-            when_free(image, || stack::check(dir, image, config.clone()))?
+            when_free(image, || stack::check(dir, image, config))?
         }
         None => when_free(image, || check(image))?,
     };

@@ -51,7 +51,7 @@ pub fn refuse_alone(image: &Path, whole: impl Fn(&str, &str) -> String) -> Resul
 /// As [`stack::look`].
 pub fn look(image: &Path, dir: &Path) -> Result<Look, LabError> {
     let config = config()?;
-    let look = super::serve::when_free(image, || stack::look(dir, image, config.clone()))?;
+    let look = super::serve::when_free(image, || stack::look(dir, image, config))?;
     warn(look.image.exposed().as_deref());
     warn(look.note.as_deref());
     Ok(look)
