@@ -23,6 +23,7 @@ use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::{Caller, Vfs};
 use rustix::process::geteuid;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,7 +57,11 @@ struct Opened {
 fn stacked_place(args: &MountArgs) -> Result<bool, Failure> {
     let Some(below) = &args.stack else { return Ok(false) };
     let (Ok(below), Ok(dir)) = (below.canonicalize(), args.dir.canonicalize()) else { return Ok(false) };
-    if dir != below && dir.starts_with(&below) {
+    // By identity as well: a bind mount gives the directory another path.
+    let identity = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    let is_below =
+        |path: &Path| path == below || identity(path).is_some_and(|own| identity(&below) == Some(own));
+    if dir != below && dir.ancestors().skip(1).any(is_below) {
         return Err(Failure::usage(format!(
             "{} lies within {}: mount on a directory outside, or over {} itself",
             dir.display(),

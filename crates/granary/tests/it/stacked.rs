@@ -51,6 +51,22 @@ fn a_mount_point_within_the_directory_is_refused() {
     let (_, said) = place.runs(&stack(&["--stack", "d", "pm", "d/mnt"]), 2);
     assert!(said.contains("lies within"), "{said}");
     assert!(!place.path("pm").exists());
+    if rustix::process::geteuid().is_root() {
+        // Also through another path of the directory.
+        fs::create_dir(place.path("again")).expect("made");
+        let run = |args: &[&std::ffi::OsStr]| {
+            std::process::Command::new(args[0]).args(&args[1..]).status().is_ok_and(|status| status.success())
+        };
+        let (from, to) = (place.path("d"), place.path("again"));
+        if run(&["mount".as_ref(), "--bind".as_ref(), from.as_ref(), to.as_ref()]) {
+            let again =
+                std::panic::AssertUnwindSafe(|| place.runs(&stack(&["--stack", "d", "pm", "again/mnt"]), 2));
+            let told = std::panic::catch_unwind(again);
+            assert!(run(&["umount".as_ref(), "-l".as_ref(), to.as_ref()]));
+            let (_, said) = told.expect("refused");
+            assert!(said.contains("lies within"), "{said}");
+        }
+    }
 }
 
 #[test]
