@@ -122,7 +122,7 @@ fn chosen(plants: Vec<Plant>, only: &[String]) -> Result<Vec<Plant>, String> {
     Ok(plants.into_iter().filter(|plant| only.is_empty() || only.contains(&plant.name)).collect())
 }
 
-/// What is found on the targets of these bugs while none of them is switched on.
+/// Failures on the targets of these bugs while none of them is switched on.
 fn calm(built: &tree::Built, plants: &[Plant], budget: f64, jobs: usize) -> Result<Vec<Found>, String> {
     let targets: BTreeSet<&String> = plants.iter().flat_map(|plant| &plant.targets).collect();
     let targets: Vec<String> = targets.into_iter().cloned().collect();

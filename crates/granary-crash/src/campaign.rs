@@ -35,14 +35,14 @@ pub struct Campaign {
     pub stop: bool,
 }
 
-/// What one load on one file system came to.
+/// The outcome of one load on one file system.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// The file system.
     pub fs: String,
     /// The load.
     pub load: String,
-    /// What was looked at and found.
+    /// Its points and failures.
     pub report: Report,
     /// Runs.
     pub runs: u64,

@@ -1,4 +1,7 @@
-//! [`Explorer`]: one seed, one schedule of loads and power failures, one verdict.
+//! [`Explorer`]: one load on one file system, and power failures in it.
+//!
+//! [`Explorer::run`] (run.rs) takes many crash images of one run. [`Explorer::point`] is the older way: one seed, one schedule of loads
+//! and power failures, one verdict.
 //!
 //! ```text
 //!   life 0   mkfs, mount ── load, round 0 ─────────X              X  power fails: at a random instant of the run, or
@@ -53,8 +56,8 @@ pub struct Explorer {
     /// No drive answers late.
     punctual: bool,
     extent: Extent,
-    /// The devices with the new file system, and when it was made.
-    made: Devices,
+    /// The devices with the new file system, and when it was made; `None` where they have no second copy.
+    made: Option<Devices>,
     made_at: Nanos,
 }
 
@@ -70,12 +73,12 @@ impl Explorer {
             deep: 3,
             punctual: false,
             extent: Extent { span: Nanos(1), commands: 1 },
-            made: Devices::none(),
+            made: None,
             made_at: Nanos::ZERO,
         };
         let mut machine = explorer.machine(0);
         explorer.format(&mut machine, 0)?;
-        (explorer.made, explorer.made_at) = Explorer::made(&machine);
+        (explorer.made, explorer.made_at) = (machine.raw.fork(), machine.now);
         let before = (machine.now, machine.commands());
         let (_, outcome) = explorer.live(machine, 0, Mission::calm(0, false));
         match outcome {

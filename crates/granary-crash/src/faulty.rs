@@ -32,7 +32,7 @@ pub(crate) trait Observer: Send + Sync {
     fn command(&self, n: u64, after: bool);
 }
 
-/// Who is told, and the number of the command.
+/// The observer, and the number of the command.
 type Told = (Arc<dyn Observer>, u64);
 
 #[derive(Default)]

@@ -145,9 +145,12 @@ pub const LOADS: &[&str] = &[
 const CALLS_OF_FILES: u64 = 400;
 
 /// The load with this name, of some hundred operations; or a generated program ([`Sequence::parse`]), or the program of a
-/// file at this path ([`load_from_file`]). What is wrong with a text that is neither is what these two say.
-pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
-    Some(match name {
+/// file at this path ([`load_from_file`]).
+///
+/// # Errors
+/// There is none with this name; the text is no program, or the file holds none, for a reason.
+pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
+    Ok(match name {
         "torture" => Arc::new(Torture::default()),
         "long" => Arc::new(Torture::long()),
         "late" => Arc::new(Late::default()),
@@ -163,8 +166,13 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
         "near-full" => Arc::new(NearFull::default()),
         "private" => Arc::new(Private::default()),
         "varmail" | "fileserver" | "oltp" => Arc::new(Filebench::new(name, 250)),
-        program if program.contains('(') => Arc::new(Sequence::parse(program).ok()?),
-        path if Path::new(path).is_file() => Arc::new(load_from_file(Path::new(path), CALLS_OF_FILES).ok()?),
-        _ => return None,
+        program if program.contains('(') => Arc::new(Sequence::parse(program)?),
+        path if Path::new(path).is_file() => Arc::new(load_from_file(Path::new(path), CALLS_OF_FILES)?),
+        _ => {
+            return Err(format!(
+                "no load '{name}': choose from {}, name a file (Filebench, fio, a trace), or write a program as reports do",
+                LOADS.join(", ")
+            ));
+        }
     })
 }

@@ -93,7 +93,7 @@ impl Promises {
         Promises(Arc::new(Mutex::new(Arc::clone(&self.0.lock()))))
     }
 
-    /// What a call did is durable once it has returned ([`crate::Target::every_call_is_durable`]).
+    /// A call's change is durable once it has returned ([`crate::Target::every_call_is_durable`]).
     pub fn with_every_call_durable(self, durable: bool) -> Promises {
         self.with(|m| m.durable_calls = durable);
         self

@@ -67,10 +67,10 @@ struct Case {
     on: On,
 }
 
-/// What a case is on.
+/// The devices of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
-    /// What its file system asks for; bytes are served by the byte window of an SSD.
+    /// Those that its file system asks for; bytes are served by the byte window of an SSD.
     Usual,
     /// Bytes are served by DIMMs.
     Nvm,

@@ -3,7 +3,8 @@
 //! ```text
 //!   BAM knows all (fs_write)   nothing
 //!   nothing changed            nothing, or a FLUSH after writing in place
-//!   a regular file             its dirty address nodes, the last marked, to the warm log; wait; FLUSH
+//!   a regular file             (volatile cache: FLUSH, for the data) its dirty address nodes, the last marked, to the
+//!                              warm log; wait; FLUSH
 //!   whatever roll-forward
 //!   recovery could not redo    a checkpoint
 //! ```

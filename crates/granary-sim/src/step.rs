@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A journal that wraps, a table that splits, garbage collection: a power failure in them is worth more than one anywhere else,
-//! and they hardly ever run. Who explores failures is told of them here. Otherwise a step costs one look at a flag.
+//! and they hardly ever run. The crash explorer is told of them here. Otherwise a step costs one look at a flag.
 //!
 //! Invariant: a watcher sees the steps of its own OS thread only, which is one virtual world. It must not wait.
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What showed a bug.
+/// The report that showed a bug.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub target: String,
@@ -16,7 +16,7 @@ pub(super) struct Found {
     pub report: String,
 }
 
-/// What looking for a bug came to.
+/// The outcome of a hunt for one bug.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hunt {
     pub found: Option<Found>,

@@ -15,7 +15,7 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 pub(super) fn run(targets: &[String]) -> Result<u64, String> {
     let find = |name: &String| by_name(FILE_SYSTEMS, name).ok_or_else(|| format!("no file system '{name}'"));
     let targets = targets.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let loads: Vec<_> = LOADS.iter().filter_map(|name| load_by_name(name)).collect();
+    let loads = LOADS.iter().map(|name| load_by_name(name)).collect::<Result<Vec<_>, _>>()?;
     let campaign = Campaign {
         effort: Effort::default(),
         nested: 2,

@@ -1,4 +1,4 @@
-//! What looking for the bugs came to, as lines and as Markdown.
+//! The outcome of all hunts, as lines and as Markdown.
 
 use super::hunt::{Found, Hunt};
 use super::patches::{By, Plant};
@@ -13,7 +13,7 @@ pub(super) fn entry(plant: &Plant) -> String {
     format!("{:40} {:16} {}\n{:57} {by}", plant.name, plant.class, plant.bug, "")
 }
 
-/// What a run came to.
+/// The outcome of a run.
 pub(super) fn outcome(hunt: &Hunt) -> String {
     let (points, seconds) = (hunt.points, hunt.seconds);
     match (&hunt.found, &hunt.ended) {

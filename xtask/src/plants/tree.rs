@@ -33,7 +33,7 @@ impl Built {
 /// Copies, applies all patches, builds the explorer and the tests that these bugs name.
 ///
 /// # Errors
-/// What does not apply or build.
+/// Patches that do not apply, or a copy that does not build.
 pub(super) fn build(root: &Path, place: &Path, home: &Path, plants: &[Plant]) -> Result<Built, String> {
     let (tree, fresh, target) = (home.join("tree"), home.join("fresh"), home.join("target"));
     let _ = fs::remove_dir_all(&fresh);

@@ -29,7 +29,7 @@ pub(super) fn jobs(fs: &[String], loads: &[String]) -> Result<Vec<Box<dyn Job>>,
     for fs in choose("file system", fs, &names(FILE_SYSTEMS))? {
         for name in choose("load", loads, LOADS)? {
             let target = by_name(FILE_SYSTEMS, &fs).ok_or_else(|| format!("no file system '{fs}'"))?;
-            let load = load_by_name(&name).ok_or_else(|| format!("no load '{name}'"))?;
+            let load = load_by_name(&name)?;
             let explorer =
                 Explorer::new(target, load).map_err(|f| format!("fails without a power failure: {f}"))?;
             jobs.push(Box::new(Power {

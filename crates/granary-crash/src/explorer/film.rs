@@ -34,7 +34,7 @@ pub(super) struct Image {
     pub(super) steps: Vec<&'static str>,
 }
 
-/// What is wanted of one phase.
+/// The places of one phase that are wanted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) commands: BTreeSet<(u64, bool)>,
@@ -70,7 +70,7 @@ struct Reel {
     load: Wanted,
     /// Images that steps may still have.
     for_steps: usize,
-    /// What steps want: commands of this phase.
+    /// Commands of this phase that steps want.
     in_steps: BTreeSet<(u64, bool)>,
     open: Vec<&'static str>,
     /// A drive has a command in hand.
@@ -165,7 +165,7 @@ impl Film {
         self.reel.lock().over = true;
     }
 
-    /// What was taken, and which steps were seen.
+    /// The images, and which steps were seen.
     pub(super) fn develop(&self) -> (Vec<Image>, Seen) {
         let mut reel = self.reel.lock();
         reel.over = true;

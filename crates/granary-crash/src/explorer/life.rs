@@ -46,7 +46,7 @@ impl Machine {
         Machine { raw, devices, faults, promises, now }
     }
 
-    /// What is promised of an empty file system.
+    /// The promises of an empty file system.
     pub(super) fn promises(target: &dyn Target) -> Promises {
         let promises = Promises::new()
             .with_whole_renames(target.renames_are_whole())

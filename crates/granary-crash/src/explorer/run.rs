@@ -61,7 +61,7 @@ struct Crash {
     image: Image,
 }
 
-/// What the devices are left with.
+/// How it is chosen what the devices are left with.
 enum Draws {
     Random(u32),
     /// The script of the next.
@@ -153,8 +153,8 @@ impl Explorer {
         in_steps: usize,
         report: &mut Report,
     ) -> (Result<(), Failure>, Vec<Image>) {
-        let Some(raw) = self.made.fork() else {
-            let what = vec!["its devices cannot be copied (Drive::fork)".to_owned()];
+        let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
+            let what = vec!["its devices have no second copy: give the drive `Drive::fork`".to_owned()];
             return (Err(self.failure(seed, "run".into(), what)), Vec::new());
         };
         let machine = Machine::of(raw, Machine::promises(&*self.target), self.made_at);
@@ -326,11 +326,6 @@ fn lose_as(devices: &Devices, now: Nanos, place: &Place, seed: u64, path: &Path)
 }
 
 impl Explorer {
-    /// Devices with the new file system, before its first mount.
-    pub(super) fn made(machine: &Machine) -> (Devices, Nanos) {
-        (machine.raw.fork().unwrap_or_default(), machine.now)
-    }
-
     /// How late drives answer in this run or point: in half of them a share of the writes is late.
     pub(super) fn late(&self, seed: u64) -> Option<u64> {
         let late = !self.punctual && Stream::new(seed, "late drive").chance(0.5);

@@ -42,7 +42,7 @@ impl FromFile {
     /// The program with this text; `name` is the file's, its end says what it is.
     ///
     /// # Errors
-    /// What is wrong with the text, with the line; or that its files cannot be scaled down to what crash tests have space for.
+    /// A fault of the text, with its line; files that cannot be scaled down to what crash tests have space for.
     pub fn new(name: &str, text: &[u8], calls: u64) -> Result<FromFile, String> {
         let end = Path::new(name).extension().map(|end| end.to_string_lossy().to_lowercase());
         let told = |e: &dyn std::fmt::Display| e.to_string();

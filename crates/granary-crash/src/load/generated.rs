@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The space is bounded in the manner of ACE (Mohan et al., OSDI '18): most crash bugs of Linux file systems showed after
-//! three calls or fewer on a new file system, each followed by a flush or not. What a call needs is provided first: a file
+//! three calls or fewer on a new file system, each followed by a flush or not. The needs of a call are provided first: a file
 //! that it changes is made, a name that it makes is freed.
 //!
 //! Invariants: program n is the same for ever, as long as the names and the calls are. No more than the list of steps is in
@@ -34,9 +34,9 @@ struct Step {
 #[derive(Clone, Debug)]
 pub struct Sequences {
     depth: u32,
-    /// What may stand before the last.
+    /// Calls that may stand before the last.
     inner: Vec<Step>,
-    /// What may be the last.
+    /// Calls that may be the last.
     last: Vec<Step>,
 }
 

@@ -1,7 +1,7 @@
 //! [`NearFull`]: a file system with a few percent left, on which clients write over, remove and make files.
 //!
 //! ```text
-//!   /old/0 /old/1 ...    files of 256 KiB, written until [`LEFT`] percent are free; each third is removed, so that what is free
+//!   /old/0 /old/1 ...    files of 256 KiB, written until [`LEFT`] percent are free; each sixth is removed, so that what is free
 //!                        lies in pieces
 //!   /n0.0 ... /n2.7      what the clients work on: whole pages over old ones, small files, removals
 //! ```
@@ -73,7 +73,7 @@ fn fill(posix: &mut Recorded<Process>) -> Result<(), String> {
         let fd = posix.open(old(n), OpenFlags::RDWR | OpenFlags::CREAT | OpenFlags::EXCL, 0o644);
         let Some(fd) = expected("create", fd)? else { continue };
         let wrote = posix.pwrite(fd, Payload::Fill { word: 1, len: PIECE as usize }, 0);
-        // What is free is known once it has been given away.
+        // Only after it has been given away is it known how much is free.
         let wrote = wrote.and_then(|_| posix.fdatasync(fd));
         expected("close", posix.close(fd))?;
         if wrote == Err(FsError::NoSpace) {

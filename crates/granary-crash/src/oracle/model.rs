@@ -128,7 +128,7 @@ pub(crate) struct Model {
     pub(crate) fills: u64,
     /// What was changed later at one of its names shows, too, whether a rename happened.
     pub(super) whole_renames: bool,
-    /// What a call did is durable once it has returned.
+    /// A call's change is durable once it has returned.
     pub(super) durable_calls: bool,
     /// Inode numbers may be others after the next mount.
     pub(super) loose_inodes: bool,

@@ -87,7 +87,7 @@ impl Times {
         self.accessed.remove(times);
     }
 
-    /// What they are is not followed any more.
+    /// They are not followed any more.
     pub(super) fn forget(&mut self) {
         self.mapped = true;
     }

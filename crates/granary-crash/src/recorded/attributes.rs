@@ -1,6 +1,6 @@
 //! Extended attributes and access lists of recorded clients.
 //!
-//! An access list that is set moves the mode; the mode is asked for behind it. What is made in a directory with a default list
+//! An access list that is set moves the mode; the mode is asked for behind it. New files in a directory with a default list
 //! gets lists of its own, which are asked for as well.
 
 use super::Recorded;

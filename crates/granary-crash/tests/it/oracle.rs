@@ -1,4 +1,4 @@
-//! What the oracle is told of calls beyond plain files and names, and what it says of a state that breaks their promises.
+//! The oracle's view of calls beyond plain files and names, and what it says of a state that breaks their promises.
 
 use granary_crash::{Promises, Recorded};
 use granary_suite::reference::{Limits, RefFs, RefProcess};
@@ -16,7 +16,7 @@ fn reference() -> RefProcess {
 
 type Result = std::result::Result<(), FsError>;
 
-/// What is wrong with a file system on which only `survived` happened, after `all` was done.
+/// The oracle's complaints of a file system on which only `survived` happened, after `all` was done.
 fn verdict_with(
     promises: Promises,
     all: impl FnOnce(&mut Recorded<RefProcess>) -> Result,

@@ -22,6 +22,8 @@ enum Bug {
     MovedName,
     /// The drive does not say that its cache is volatile.
     HiddenCache,
+    /// None, but the drive has no second copy.
+    NoCopy,
 }
 
 /// A target with a bug.
@@ -91,6 +93,9 @@ impl Drive for Forgetful {
     }
 
     fn fork(&self) -> Option<Arc<dyn Drive>> {
+        if self.bug == Bug::NoCopy {
+            return None;
+        }
         let (bug, count, told) = (self.bug, AtomicU64::new(self.count.load(Relaxed)), self.told.clone());
         Some(Arc::new(Forgetful { inner: self.inner.fork()?, bug, count, told }))
     }
@@ -239,7 +244,17 @@ fn a_seed_replays_its_point_exactly() {
     assert_eq!(run(), run());
 }
 
-/// What fails in an image of a run fails there again, and not where the bug is not.
+#[test]
+fn devices_without_a_second_copy_are_refused_with_what_to_do() {
+    let inner = crate::targets::by_name("ext4").expect("a target");
+    let target = Planted { inner, bug: Bug::NoCopy, told: Arc::default() };
+    let explorer = Explorer::new(Arc::new(target), crate::targets::load("torture").expect("a load"));
+    let report = explorer.expect("sound").run(1, &Effort::default());
+    assert!(report.points == 0 && report.failures.len() == 1, "{report}");
+    assert!(report.failures[0].to_string().contains("Drive::fork"), "{report}");
+}
+
+/// An image of a run that fails does so again, and not where the bug is not.
 #[test]
 fn a_place_in_a_run_replays_its_image_exactly() {
     for (fs, load, bug) in [

@@ -11,5 +11,5 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
 
 /// The load with this name.
 pub fn load(name: &str) -> Option<Arc<dyn Load>> {
-    granary_crash::load_by_name(name)
+    granary_crash::load_by_name(name).ok()
 }

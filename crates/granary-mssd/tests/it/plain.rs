@@ -228,6 +228,30 @@ fn what_a_power_failure_left_in_flight_is_there_after_the_next_one() {
     }
 }
 
+/// The same of stores that were in the host's buffers: each is lost, or on flash.
+#[test]
+fn a_store_that_survived_a_power_failure_is_there_after_the_next_one() {
+    let (mut lost, mut kept) = (0, 0);
+    for seed in 0..50 {
+        let mut config = DriveConfig::tiny(Mode::Cache);
+        config.firmware.volatile_cache = true;
+        let d = Mssd::new(&config).expect("valid");
+        d.track_in_flight(true);
+        d.store(Nanos::ZERO, ByteAddr(0), &[7; 64], TxId::NONE, Data).expect("stores");
+        let found = |at: Nanos, random: u64| {
+            d.power_fail(at, &mut Stream::new(random, "power"));
+            let on = d.power_on(at).expect("on");
+            let mut line = [0; 64];
+            d.peek(Lpa(0)).expect("readable").copy_out(0, &mut line);
+            (on, line[0])
+        };
+        let (on, first) = found(Nanos(1), seed);
+        assert_eq!(found(on, seed + 1000).1, first, "seed {seed}");
+        *(if first == 7 { &mut kept } else { &mut lost }) += 1;
+    }
+    assert!(lost > 5 && kept > 5, "{lost} lost, {kept} kept");
+}
+
 /// From inside there is no link: a load is the firmware's work, however slow the host's way is.
 #[test]
 fn from_inside_the_drive_a_line_costs_the_firmwares_work_alone() {

@@ -18,7 +18,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// What a run costs.
+    /// How much of each run is looked at.
     pub fn effort(self) -> Effort {
         match self {
             Mode::Sample => Effort::default(),
@@ -64,7 +64,7 @@ pub struct CrashArgs {
     #[arg(long)]
     pub list: bool,
     /// Crash points of each file system
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub points: Option<u64>,
     /// Seconds for all; 60 where neither points nor time are given
     #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]

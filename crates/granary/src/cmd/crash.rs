@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is looked at where neither points nor time are given.
+/// The time of a campaign where neither points nor time are given.
 const USUAL_TIME: Duration = Duration::from_secs(60);
 
 /// Runs the command.
@@ -48,6 +48,9 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         }
     }
     let tallies = explore(args, &targets, &loads);
+    if tallies.iter().all(|tally| tally.runs == 0) {
+        return Err(Failure::usage("not one run began within this time: give it more with --time"));
+    }
     let failures = || tallies.iter().flat_map(|t| &t.report.failures);
     found += failures().count();
     if let Some(file) = &args.failures {
@@ -77,20 +80,14 @@ fn targets(asked: &[String]) -> Result<Vec<Arc<dyn Target>>, Failure> {
 fn loads(asked: &[String]) -> Result<Vec<Arc<dyn Load>>, Failure> {
     let usual: Vec<String> = LOADS.iter().map(|&name| name.to_owned()).collect();
     let chosen = if asked.is_empty() { &usual[..] } else { asked };
-    let load = |name: &str| {
-        load_by_name(name).ok_or_else(|| {
-            Failure::usage(format!(
-                "no load '{name}': choose from {}, name a file (Filebench, fio, a trace), or write a program as reports do",
-                LOADS.join(", ")
-            ))
-        })
-    };
+    let load = |name: &str| load_by_name(name).map_err(Failure::usage);
     let mut out = Vec::new();
     for text in chosen {
-        match load_by_name(text) {
-            // A program has commas in it.
-            Some(one) => out.push(one),
-            None => out.extend(text.split(',').map(load).collect::<Result<Vec<_>, _>>()?),
+        // A program has commas in it, and so may have a path.
+        if text.contains('(') || Path::new(text).is_file() {
+            out.push(load(text)?);
+        } else {
+            out.extend(text.split(',').map(load).collect::<Result<Vec<_>, _>>()?);
         }
     }
     Ok(out)
@@ -131,7 +128,7 @@ fn read(file: &Path) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// What a known failure says now, if it still is one.
+/// The report of a known failure, if it still is one.
 fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
     let wrong = || {
         Failure::usage(format!(

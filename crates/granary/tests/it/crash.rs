@@ -30,6 +30,16 @@ fn what_there_is_not_is_refused_with_what_there_is() {
     assert!(err.contains("no load 'tortue'") && err.contains("torture"), "{err}");
     let (_, err) = crash(&["--fs", "ext4,pmfs", "--load", "torture", "--replay", "1:l2+.0"], 2);
     assert!(err.contains("--replay needs"), "{err}");
+    let (_, err) = crash(&["--fs", "ext4", "--load", "creat(/somewhere/else) sync", "--points", "1"], 2);
+    assert!(err.contains("/somewhere/else"), "{err}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("broken.f");
+    std::fs::write(&file, "define fileset name=a,\nrun\n").expect("writes");
+    let (_, err) = crash(&["--fs", "ext4", "--load", file.to_str().expect("UTF-8"), "--points", "1"], 2);
+    assert!(err.contains("broken.f"), "the reason is told: {err}");
+    crash(&["--fs", "ext4", "--load", "torture", "--points", "0"], 2);
+    let (_, err) = crash(&["--fs", "ext4", "--load", "torture", "--time", "0"], 2);
+    assert!(err.contains("not one run began"), "{err}");
     let (_, err) = crash(&["--replay", "1:x2+.0"], 2);
     assert!(err.contains("no place of a power failure"), "{err}");
 }

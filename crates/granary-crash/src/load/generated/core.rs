@@ -99,7 +99,7 @@ pub(super) enum Core {
     Tmpfile(Path),
 }
 
-/// What is made durable behind a call.
+/// The flush behind a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
     Fsync(Path),
@@ -176,7 +176,7 @@ impl Core {
         all
     }
 
-    /// What can be made durable behind it: what it touched, the directory of its name, everything.
+    /// Flushes that make sense behind it: of what it touched, of the directory of its name, of everything.
     pub(super) fn flushes(self) -> Vec<Flush> {
         let file = |path| vec![Flush::Fsync(path), Flush::Fdatasync(path), Flush::Dir(path), Flush::Sync];
         let moved = |from: Path, to: Path, all: Vec<Flush>| {

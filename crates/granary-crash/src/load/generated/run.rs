@@ -4,7 +4,7 @@
 //!   prepared and synced:  /A  /B  /foo  /A/foo  /B/foo (three pages and a bit each, an attribute)
 //! ```
 //!
-//! What a call needs is looked up when its turn comes, because after a power failure nobody knows what is left. What is
+//! The needs of a call are looked up when its turn comes, because after a power failure nobody knows what is left. What is
 //! provided so is not made durable: it is part of the program.
 
 use super::Step;

@@ -21,7 +21,7 @@ const SWITCH: &str = "000-switch";
 /// The published classes of bugs.
 pub const CLASSES: [&str; 6] = ["CrashMonkey/ACE", "B3", "Chipmunk", "Vinter", "Hydra", "drive firmware"];
 
-/// What finds a planted bug.
+/// The check that finds a planted bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// The crash explorer.
@@ -41,7 +41,7 @@ pub struct Plant {
     pub class: String,
     /// The targets that have it, the likeliest first.
     pub targets: Vec<String>,
-    /// What finds it.
+    /// The check that finds it.
     pub by: By,
 }
 
@@ -74,7 +74,7 @@ fn plant(entry: &toml::Table) -> Result<Plant, String> {
 /// The list, of which each entry has its patch and each patch its entry.
 ///
 /// # Errors
-/// What is wrong with it, in one sentence.
+/// Its fault, in one sentence.
 pub fn list(place: &Path) -> Result<Vec<Plant>, String> {
     let path = place.join("plants.toml");
     let content = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -139,7 +139,7 @@ pub fn touched(patch: &str) -> impl Iterator<Item = &str> {
 /// Applies all patches to a copy of the files that they touch; `scratch` is for the copy. Returns how many bugs there are.
 ///
 /// # Errors
-/// What does not fit, in one sentence.
+/// The first thing that does not fit, in one sentence.
 pub fn check(root: &Path, place: &Path, scratch: &Path) -> Result<usize, String> {
     let plants = list(place)?;
     let patches = in_order(place, &plants);
