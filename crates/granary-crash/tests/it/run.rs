@@ -85,3 +85,14 @@ fn a_campaign_looks_at_the_same_points_with_one_worker_and_with_two() {
     assert_eq!(alone, look(2));
     assert!(alone.iter().all(|t| t.3 >= 6), "{alone:?}");
 }
+
+/// Places that runs failed at once: NILFS2's fsync did not wait for the FLUSH of another, F2FS's marked node overtook its data.
+#[test]
+fn places_that_failed_before_are_sound() {
+    for (fs, load, seed, path) in
+        [("nilfs2@volatile", "torture", 0, "l32-.0"), ("f2fs@volatile", "torture", 2, "lt2296598.1")]
+    {
+        let path: Path = path.parse().expect("a path");
+        assert_eq!(explorer(fs, load).replay(seed, &path), Ok(()), "{fs}");
+    }
+}
