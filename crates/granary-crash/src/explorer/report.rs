@@ -119,14 +119,19 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds the steps of another report.
+    pub fn add_steps(&mut self, other: &BTreeMap<&'static str, (u64, u64)>) {
+        for (step, (entered, crashed)) in other {
+            let all = self.steps.entry(step).or_default();
+            *all = (all.0 + entered, all.1 + crashed);
+        }
+    }
+
     /// Adds the report of another range.
     pub fn add(&mut self, other: Report) {
         self.points += other.points;
         self.coverage.add(&other.coverage);
-        for (step, (entered, crashed)) in other.steps {
-            let all = self.steps.entry(step).or_default();
-            (all.0, all.1) = (all.0 + entered, all.1 + crashed);
-        }
+        self.add_steps(&other.steps);
         self.failures.extend(other.failures);
     }
 }

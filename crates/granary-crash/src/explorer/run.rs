@@ -11,7 +11,7 @@
 //!
 //! Everything is a function of seed and path, so a failure is replayed by these two.
 
-use super::film::{Film, Image, Seen, Wanted};
+use super::film::{Film, Image, Wanted};
 use super::life::{Life, Machine, Mission, Outcome};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
@@ -236,7 +236,7 @@ impl Explorer {
         if let Outcome::Finished { seen, .. } = &outcome {
             report.coverage.add(seen);
         }
-        add_steps(report, seen);
+        report.add_steps(&seen);
         (images, outcome)
     }
 
@@ -275,13 +275,6 @@ fn jitter(random: &mut Stream) -> Nanos {
 
 fn crashes(path: &Path, round: u32, images: Vec<Image>) -> Vec<Crash> {
     images.into_iter().map(|image| Crash { path: path.clone(), round, image }).collect()
-}
-
-fn add_steps(report: &mut Report, seen: Seen) {
-    for (step, (entered, crashed)) in seen {
-        let all = report.steps.entry(step).or_default();
-        (all.0, all.1) = (all.0 + entered, all.1 + crashed);
-    }
 }
 
 /// Cuts the power. Says whether there are more states that the devices may be left in.

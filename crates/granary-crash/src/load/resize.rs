@@ -5,8 +5,8 @@
 //!         |----------------x00000|   grown again, by truncate, a write behind it, or reserved space
 //! ```
 //!
-//! Sizes are borders of [`BORDERS`] and a few bytes beside them, so that the page of the old end, the last block of an extent
-//! and the first of the next are cut, zeroed and filled again and again.
+//! Sizes are borders of [`BORDERS`] and a few bytes beside them. So the page of the old end is cut, zeroed and filled again and
+//! again; so are the last block of an extent and the first of the next.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once};

@@ -13,7 +13,7 @@ fn exercised(fs: &'static str) -> Vec<String> {
     let done = World::default().run(move || {
         target.mkfs(&devices).expect("mkfs");
         let fs: Arc<dyn FileSystem> = target.mount(&devices).expect("mount");
-        exercise(&Vfs::mount(fs, target.vfs()).expect("vfs"))
+        exercise(&Vfs::mount(fs, target.vfs()).expect("vfs"), true)
     });
     done.expect("ends")
 }
@@ -33,7 +33,7 @@ fn of_memory(lie: Option<Lie>) -> Vec<String> {
         if let Some(lie) = lie {
             fs = Arc::new(Liar { inner: fs, lie });
         }
-        exercise(&Vfs::mount(fs, VfsConfig::default()).expect("vfs"))
+        exercise(&Vfs::mount(fs, VfsConfig::default()).expect("vfs"), true)
     });
     done.expect("ends")
 }
@@ -43,6 +43,8 @@ fn a_wrong_count_of_free_space_and_pages_that_are_lost_are_told() {
     assert_eq!(of_memory(None), Vec::<String>::new());
     let wrong = of_memory(Some(Lie::Free));
     assert!(wrong.iter().any(|w| w.contains("there is no space, and statfs tells")), "{wrong:?}");
+    let wrong = of_memory(Some(Lie::Taken));
+    assert!(wrong.iter().any(|w| w.contains("were written into")), "{wrong:?}");
     let wrong = of_memory(Some(Lie::LostPage));
     assert!(wrong.iter().any(|w| w.contains("reads as something else")), "{wrong:?}");
 }

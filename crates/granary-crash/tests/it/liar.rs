@@ -22,6 +22,8 @@ pub enum Lie {
     LostPage,
     /// `statfs` tells of a thousand free blocks that nobody has.
     Free,
+    /// `statfs` tells of a thousand free blocks too few: as where two files get the same ones.
+    Taken,
 }
 
 /// Wraps a file system.
@@ -75,7 +77,11 @@ impl Space for Liar {
 
     fn statfs(&self, call: &Call<'_>) -> Result<StatFs> {
         let mut told = self.inner.statfs(call)?;
-        told.free_blocks += if self.lie == Lie::Free { 1_000 } else { 0 };
+        match self.lie {
+            Lie::Free => told.free_blocks += 1_000,
+            Lie::Taken => told.free_blocks = told.free_blocks.saturating_sub(1_000),
+            _ => {}
+        }
         Ok(told)
     }
 }

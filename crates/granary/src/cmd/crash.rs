@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::progress::Fraction;
 use comfy_table::Table;
 use granary_crash::target::{by_name, names};
-use granary_crash::{Campaign, Explorer, LOADS, Load, Tally, Target, load_by_name};
+use granary_crash::{Campaign, Explorer, LOADS, Load, Report, Tally, Target, load_by_name};
 use granary_lab::registry::FILE_SYSTEMS;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -218,13 +218,11 @@ fn print(tallies: &[Tally]) {
     }
 }
 
+/// The rare steps of all together.
 fn steps(tallies: &[Tally]) -> BTreeMap<&'static str, (u64, u64)> {
-    let mut all = BTreeMap::<_, (u64, u64)>::new();
-    for (step, (entered, crashed)) in tallies.iter().flat_map(|t| &t.report.steps) {
-        let sum = all.entry(*step).or_default();
-        *sum = (sum.0 + entered, sum.1 + crashed);
-    }
-    all
+    let mut all = Report::default();
+    tallies.iter().for_each(|tally| all.add_steps(&tally.report.steps));
+    all.steps
 }
 
 fn json(tallies: &[Tally]) -> serde_json::Value {
