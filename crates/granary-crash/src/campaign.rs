@@ -23,6 +23,8 @@ pub struct Campaign {
     pub effort: Effort,
     /// At most so many power failures one after the other.
     pub nested: u32,
+    /// Block writes fail in each run ([`Explorer::write_errors`]).
+    pub errors: bool,
     /// The first run of each pair.
     pub seed: u64,
     /// Crash points of each file system, at least, over all its loads.
@@ -59,6 +61,9 @@ fn on_the_wall() -> Instant {
     Instant::now()
 }
 
+/// The images of one run are looked at for so long at most where there is a time for all.
+const LONGEST: Duration = Duration::from_secs(1);
+
 struct Pair {
     target: Arc<dyn Target>,
     load: Arc<dyn Load>,
@@ -81,13 +86,17 @@ impl Campaign {
         let pairs = targets.iter().flat_map(|target| loads.iter().map(move |load| self.pair(target, load)));
         let pairs: Mutex<Vec<Pair>> = Mutex::new(pairs.collect());
         let end = self.time.map(|time| on_the_wall() + time);
+        let slice = self.time.map(|time| {
+            let count = pairs.lock().len().max(1) as u32;
+            LONGEST.min(time.saturating_mul(self.jobs.max(1) as u32) / count)
+        });
         let share = self.points.map(|points| points.div_ceil(loads.len().max(1) as u64));
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
                     while end.is_none_or(|end| on_the_wall() < end) {
                         let Some(n) = self.pick(&mut pairs.lock(), share) else { return };
-                        self.work(&pairs, n, progress);
+                        self.work(&pairs, n, slice, end, progress);
                     }
                 });
             }
@@ -123,18 +132,31 @@ impl Campaign {
     }
 
     /// One run of a pair, the first with what it takes to begin.
-    fn work(&self, pairs: &Mutex<Vec<Pair>>, n: usize, progress: &(dyn Fn(u64, usize) + Sync)) {
+    fn work(
+        &self,
+        pairs: &Mutex<Vec<Pair>>,
+        n: usize,
+        slice: Option<Duration>,
+        end: Option<Instant>,
+        progress: &(dyn Fn(u64, usize) + Sync),
+    ) {
         let (target, load, explorer, seed) = {
             let pair = &mut pairs.lock()[n];
             pair.next += 1;
             (pair.target.clone(), pair.load.clone(), pair.explorer.clone(), pair.next - 1)
         };
         let began = on_the_wall();
-        let explorer =
-            explorer.map_or_else(|| Explorer::new(target, load).map(|e| Arc::new(e.deep(self.nested))), Ok);
+        let explorer = explorer.map_or_else(
+            || Explorer::new(target, load).map(|e| Arc::new(e.deep(self.nested).write_errors(self.errors))),
+            Ok,
+        );
         let (explorer, report) = match explorer {
             Ok(explorer) => {
-                let report = explorer.run(seed, &self.effort);
+                // Every pair is to be looked at within the time; a run may give more images than there is time for.
+                let own = slice.map(|slice| on_the_wall() + slice);
+                let end = own.into_iter().chain(end).min();
+                let over = || end.is_some_and(|end| on_the_wall() >= end);
+                let report = explorer.run_until(seed, &self.effort, &over);
                 (Some(explorer), report)
             }
             Err(failure) => (None, broken(failure)),

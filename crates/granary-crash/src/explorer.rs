@@ -55,6 +55,8 @@ pub struct Explorer {
     deep: u32,
     /// No drive answers late.
     punctual: bool,
+    /// Block writes of content fail in every run.
+    errors: bool,
     extent: Extent,
     /// The devices with the new file system, and when it was made; `None` where they have no second copy.
     made: Option<Devices>,
@@ -72,6 +74,7 @@ impl Explorer {
             load,
             deep: 3,
             punctual: false,
+            errors: false,
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
             made_at: Nanos::ZERO,
@@ -102,6 +105,12 @@ impl Explorer {
     /// Drives answer in their own time in all points: for seeds that found something when they always did.
     pub fn punctual(mut self) -> Explorer {
         self.punctual = true;
+        self
+    }
+
+    /// Block writes of content fail in every run; else in one run in eight.
+    pub fn write_errors(mut self, errors: bool) -> Explorer {
+        self.errors = errors;
         self
     }
 
@@ -209,6 +218,7 @@ impl Explorer {
         let (fs, load) = (self.target.name().into(), self.load.name().into());
         Failure {
             seed,
+            errors: self.errors,
             path: Path::default(),
             fs,
             load,

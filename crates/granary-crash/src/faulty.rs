@@ -9,10 +9,13 @@
 //! ```
 //!
 //! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting commands does.
+//! Block writes can be made to fail, too: the host gets an error, the drive nothing.
+//!
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
 use granary_device::{Command, Devices, Drive, DriveError, Streamed, Structure};
+use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -35,9 +38,25 @@ pub(crate) trait Observer: Send + Sync {
 /// The observer, and the number of the command.
 type Told = (Arc<dyn Observer>, u64);
 
+/// Which writes fail.
+pub(crate) struct WriteErrors {
+    /// One in so many of those that have content of files.
+    pub(crate) one_in: u64,
+    pub(crate) random: Stream,
+}
+
+/// The error of a write that was made to fail.
+const MADE: &str = "a write was made to fail";
+
+/// Whether this is the error of a write that was made to fail.
+pub(crate) fn is_made(e: &DriveError) -> bool {
+    matches!(e, DriveError::Failed(why) if why == MADE)
+}
+
 #[derive(Default)]
 struct State {
     commands: u64,
+    errors: Option<WriteErrors>,
     trip: Option<Trip>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -65,6 +84,17 @@ impl Faults {
     /// Lets the power fail at `trip`, counted from now; `None` disarms.
     pub fn arm(&self, trip: Option<Trip>) {
         self.state.lock().trip = trip;
+    }
+
+    /// Lets block writes of content fail from now on: the drive has none of their pages.
+    pub(crate) fn fail_writes(&self, errors: Option<WriteErrors>) {
+        self.state.lock().errors = errors;
+    }
+
+    fn write_fails(&self, what: Structure) -> bool {
+        let mut state = self.state.lock();
+        let errors = state.errors.as_mut().filter(|_| !what.is_metadata());
+        errors.is_some_and(|errors| errors.random.below(errors.one_in) == 0)
     }
 
     /// Commands since the devices were wrapped.
@@ -159,6 +189,10 @@ impl Drive for Faulty {
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
-        self.pass(|d| d.submit(now, command))
+        let fails = match &command {
+            Command::Write { what, .. } | Command::FsWrite { what, .. } => self.faults.write_fails(*what),
+            _ => false,
+        };
+        self.pass(|d| if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) })
     }
 }

@@ -80,6 +80,11 @@ pub trait Load: Send + Sync {
     /// # Errors
     /// An error that the load did not provoke, in one sentence.
     fn run(&self, clients: &Clients, round: u32, random: &mut Stream) -> Result<(), String>;
+
+    /// Rounds of a long run: one run in four has so many, one after the other.
+    fn rounds(&self) -> u32 {
+        6
+    }
 }
 
 /// Runs `n` clients at once, each a task with a stream of its own, and waits for all. `work` gives its client back.
@@ -123,22 +128,22 @@ fn fsync_dir(posix: &mut Recorded<Process>, path: &str) -> FsResult<()> {
 /// Every load by name.
 pub const LOADS: &[&str] = &[
     "torture",
-    "long",
     "sparse",
-    "late",
-    "full",
-    "clean",
+    "resize",
+    "churn",
     "appended",
+    "clean",
     "mapped",
     "unnamed",
     "access",
-    "resize",
-    "churn",
-    "near-full",
     "private",
+    "near-full",
     "varmail",
     "fileserver",
     "oltp",
+    "full",
+    "long",
+    "late",
 ];
 
 /// Calls of a program from a file that a run makes at most.

@@ -105,6 +105,12 @@ impl Promises {
         self
     }
 
+    /// Writes of the drive are made to fail: a `sync` promises nothing, since it does not tell of them.
+    pub(crate) fn with_writes_that_fail(self) -> Promises {
+        self.with(|m| m.writes_fail = true);
+        self
+    }
+
     /// Changes the model. `change` must not wait: other tasks need the model.
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
         change(Arc::make_mut(&mut self.0.lock()))

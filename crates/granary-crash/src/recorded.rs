@@ -136,8 +136,11 @@ impl<P: Posix> Recorded<P> {
         let begun = node.map(|node| (node, self.promises.with(|m| begin(m, node))));
         let result = call(&mut self.inner);
         if let Some((node, by)) = begun {
-            let fate = fate(&result);
-            self.promises.with(|m| end(m, node, by, fate));
+            // Where the drive failed it may have happened in part: it stays in flight.
+            if !matches!(result, Err(FsError::Drive(_))) {
+                let fate = fate(&result);
+                self.promises.with(|m| end(m, node, by, fate));
+            }
         } else if result.is_ok() {
             self.promises.with(|m| m.confused.push("a change of a file that the model does not know".into()));
         }
@@ -156,6 +159,7 @@ impl<P: Posix> Recorded<P> {
 
     fn renamed(&self, begun: Option<NameChange>, call: &str, path: &[u8], result: &Result<()>) {
         match begun {
+            Some(_) if matches!(result, Err(FsError::Drive(_))) => {}
             Some(change) => self.promises.with(|m| m.end_names(change, fate(result))),
             None if result.is_ok() => self.confused(call, path),
             None => {}
@@ -173,11 +177,15 @@ impl<P: Posix> Recorded<P> {
     fn flush(&mut self, fd: Fd, data_only: bool, call: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
         self.spend();
         let horizon = self.promises.with(|m| m.stamps.tick());
-        call(&mut self.inner)?;
+        let done = call(&mut self.inner);
         if let Some(node) = self.node_of(fd) {
-            self.promises.with(|m| m.keep(node, horizon, data_only));
+            match &done {
+                Ok(()) => self.promises.with(|m| m.keep(node, horizon, data_only)),
+                // It told of the loss once; what is lost no later fsync brings back.
+                Err(_) => self.promises.with(|m| m.node_mut(node).doubtful = true),
+            }
         }
-        Ok(())
+        done
     }
 
     /// Learns which node a descriptor has open: the one that the name says, else the newest with this number.
@@ -218,8 +226,12 @@ impl<P: Posix> Recorded<P> {
         });
         let written = match self.forward_write(fd, data, at) {
             Ok(written) => written,
-            // It may have happened in part: it stays in flight.
-            Err(e @ (FsError::NoSpace | FsError::Drive(_) | FsError::Corrupt(_))) => return Err(e),
+            // It may have happened in part: it stays in flight. With O_DSYNC it may tell of an earlier write-back.
+            Err(e @ FsError::Drive(_)) => {
+                self.promises.with(|m| m.node_mut(open.node).doubtful = true);
+                return Err(e);
+            }
+            Err(e @ (FsError::NoSpace | FsError::Corrupt(_))) => return Err(e),
             Err(e) => {
                 self.promises.with(|m| m.cancel_write(open.node, by));
                 return Err(e);
@@ -267,7 +279,9 @@ impl<P: Posix> Recorded<P> {
         let pos = at.unwrap_or(open.pos);
         self.promises.with(|m| {
             let content = &m.node(open.node).content;
+            // Where a write-back failed a page may read as it was before, as in Linux.
             if content.known_since(since)
+                && !m.writes_fail
                 && let Err(what) = content.explain(&m.stamps, since, pos, &buffer[..got])
             {
                 m.confused.push(format!("a read returned what nobody wrote: {what}"));

@@ -59,6 +59,9 @@ pub trait Target: Send + Sync {
     fn costs(&self) -> HostCosts;
 }
 
+/// The drive has a pause where it was idle for so long.
+const PAUSE: Nanos = Nanos::from_micros(20);
+
 /// A crash case of a registered file system.
 struct Case {
     name: String,
@@ -169,6 +172,8 @@ impl Case {
         c.flash.geometry =
             Geometry { channels: 4, ways: 4, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
         c.flash = c.flash.with_capacity(Bytes::mib(64));
+        // A cleaner that starts whenever it may: blocks of which a quarter is stale are collected in each pause.
+        (c.flash.idle_gc, c.flash.idle_gc_stop) = (PAUSE, c.flash.geometry.blocks_per_plane);
         if self.fs.needs.contains(&Need::Names) {
             c = c.with_bam();
         }

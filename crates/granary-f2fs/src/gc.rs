@@ -198,14 +198,11 @@ impl F2fs {
             let Ok(new) = self.segs.lock().alloc(log::COLD_DATA, sum) else { break };
             to.push(new);
         }
-        if !self.options.remap_cleaning || !self.remap(&from[..to.len()], &to)? {
-            if self.options.remap_cleaning {
-                pages = self.read_all(&from)?;
-            }
-            let batch: Batch =
-                to.iter().zip(pages).map(|(new, page)| (*new, page, Structure::Data)).collect();
-            let ticket = self.submit(batch)?;
-            self.port.wait(ticket);
+        if let Err(e) = self.move_blocks(&from[..to.len()], &to, pages) {
+            // The blocks stay where they are; the new places have no owner.
+            let mut segs = self.segs.lock();
+            to.iter().try_for_each(|new| segs.invalidate(*new))?;
+            return Err(e);
         }
         for ((old, d, _), new) in files.iter().zip(&to) {
             // Freed meanwhile? Only an inode lock away: no.
@@ -214,6 +211,20 @@ impl F2fs {
             self.set_addr(d, *new);
         }
         self.stats.lock().moved += to.len() as u64;
+        Ok(())
+    }
+
+    /// Brings blocks to their new places: by REMAP, or by writing `pages`, which are read where there are none.
+    fn move_blocks(&self, from: &[u32], to: &[u32], mut pages: Vec<Page>) -> Result<()> {
+        if self.options.remap_cleaning {
+            if self.remap(from, to)? {
+                return Ok(());
+            }
+            pages = self.read_all(from)?;
+        }
+        let batch: Batch = to.iter().zip(pages).map(|(new, page)| (*new, page, Structure::Data)).collect();
+        let ticket = self.submit(batch)?;
+        self.port.wait(ticket);
         Ok(())
     }
 

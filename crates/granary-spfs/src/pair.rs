@@ -185,7 +185,8 @@ impl Spfs {
         if own.files == 0 || own.number == 0 {
             return Ok(());
         }
-        self.enter(call, own.number, own.run + 1)
+        // A run that a power failure kept from opening is opened again: the attribute may still be one behind, never two.
+        self.enter(call, own.number, if own.opening { own.run } else { own.run + 1 })
     }
 
     /// An unmount: where no file is left, what is below is whole by itself.

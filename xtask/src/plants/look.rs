@@ -18,6 +18,7 @@ pub(super) fn run(targets: &[String]) -> Result<u64, String> {
     let loads = LOADS.iter().map(|name| load_by_name(name)).collect::<Result<Vec<_>, _>>()?;
     let campaign = Campaign {
         effort: Effort::default(),
+        errors: false,
         nested: 2,
         seed: 1,
         points: None,

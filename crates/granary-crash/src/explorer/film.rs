@@ -68,7 +68,9 @@ struct Reel {
     wanted: Wanted,
     recovery: Wanted,
     load: Wanted,
-    /// Images that steps may still have.
+    /// Images that steps may still have the first times they are met.
+    for_new: usize,
+    /// Images that steps may still have later.
     for_steps: usize,
     /// Commands of this phase that steps want.
     in_steps: BTreeSet<(u64, bool)>,
@@ -98,7 +100,8 @@ const INSIDE: u64 = 6;
 const ENOUGH: u64 = 3;
 
 impl Film {
-    /// Of `devices` themselves, not their wrappers. `for_steps`: so many images at most are taken in rare steps.
+    /// Of `devices` themselves, not their wrappers. `for_steps`: so many images at most are taken in steps that are met for the
+    /// first times, and as many in others.
     pub(super) fn new(
         devices: Devices,
         promises: Promises,
@@ -115,6 +118,7 @@ impl Film {
             wanted: Wanted::default(),
             recovery,
             load,
+            for_new: for_steps,
             for_steps,
             in_steps: BTreeSet::new(),
             open: Vec::new(),
@@ -220,7 +224,10 @@ impl Watcher for Film {
         reel.open.push(step);
         let met = &mut reel.seen.entry(step).or_default().0;
         *met += 1;
-        if reel.for_steps == 0 || (*met > ENOUGH && reel.random.below(*met) > 0) {
+        let is_new = *met <= ENOUGH;
+        // Common steps must not take the images of one that is met late in a long run.
+        let left = if is_new { reel.for_new } else { reel.for_steps };
+        if left == 0 || (!is_new && reel.random.below(*met) > 0) {
             return;
         }
         // A drive takes a step within a command, which is whole in virtual time: the image is taken behind it. Short steps of file
@@ -231,7 +238,7 @@ impl Watcher for Film {
             false => (reel.last + 1 + behind, behind > 0 && reel.random.chance(0.5)),
         };
         if reel.in_steps.insert(place) {
-            reel.for_steps -= 1;
+            *if is_new { &mut reel.for_new } else { &mut reel.for_steps } -= 1;
         }
     }
 

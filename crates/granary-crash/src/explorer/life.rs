@@ -10,7 +10,7 @@
 use super::film::Film;
 use super::place::Phase;
 use super::report::Coverage;
-use crate::faulty::{Faults, Observer, Trip};
+use crate::faulty::{Faults, Observer, Trip, WriteErrors};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
 use crate::target::Target;
@@ -73,10 +73,20 @@ impl Cut {
     }
 }
 
+/// Writes of content that are made to fail. Those of metadata are not: a file system whose journal fails may stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Errors {
+    /// One in so many.
+    pub(super) one_in: u64,
+}
+
 /// What is to happen in a life.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mission {
+    /// The first round of the load.
     pub(super) round: u32,
+    /// Rounds of the load, one after the other.
+    pub(super) rounds: u32,
     /// The power was off before.
     pub(super) powered_off: bool,
     /// Between recovery and the first look the file system is unmounted properly: what recovery left to do must not be lost.
@@ -87,6 +97,8 @@ pub(super) struct Mission {
     pub(super) exercised: bool,
     /// Nothing is synced before the unmount.
     pub(super) unsynced: bool,
+    /// Block writes of content fail in the load; the power fails when it is done, as there is no clean end.
+    pub(super) errors: Option<Errors>,
     pub(super) in_recovery: Option<Cut>,
     pub(super) in_load: Option<Cut>,
     pub(super) jitter: Nanos,
@@ -100,11 +112,13 @@ impl Mission {
         let (brief, exercised, unsynced) = (false, false, false);
         Mission {
             round,
+            rounds: 1,
             powered_off,
             shut_unseen,
             brief,
             exercised,
             unsynced,
+            errors: None,
             in_recovery: None,
             in_load: None,
             jitter,
@@ -302,11 +316,21 @@ impl Life {
         self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
         let clients = Clients::new(Arc::clone(&vfs), promises.clone());
-        let mut random = Stream::new(self.root_seed.wrapping_add(round as u64), self.load.name());
-        self.load.run(&clients, round, &mut random).map_err(|e| vec![e])?;
+        if let Some(Errors { one_in }) = self.mission.errors {
+            let random = Stream::new(self.mission.seed, "errors of writes");
+            faults.fail_writes(Some(WriteErrors { one_in, random }));
+        }
+        for round in round..round + self.mission.rounds {
+            let mut random = Stream::new(self.root_seed.wrapping_add(round as u64), self.load.name());
+            let done = self.load.run(&clients, round, &mut random);
+            if self.mission.errors.is_some() && done.is_err() {
+                break;
+            }
+            done.map_err(|e| vec![e])?;
+        }
         drop(clients);
         told.lock().load_end = (now(), faults.commands());
-        if in_load.is_some() || in_recovery.is_some() {
+        if in_load.is_some() || in_recovery.is_some() || self.mission.errors.is_some() {
             enter(Stage::Idle);
             sleep(IDLE);
             power_fail();
@@ -326,6 +350,8 @@ impl Life {
         let vfs = self.attach(fs)?;
         self.verify(&vfs, promises, told)?;
         if self.mission.exercised {
+            // The power stays on; what it could take need not be remembered.
+            devices.track_in_flight(false);
             // Files that get another inode when they go below are alone in persistent memory before.
             let wrong = crate::oracle::exercise(&vfs, !self.target.inodes_may_change());
             if !wrong.is_empty() {

@@ -58,6 +58,8 @@ pub struct Failure {
     pub seed: u64,
     /// Where in the run the power failed; empty: nowhere, or where the seed alone says.
     pub path: Path,
+    /// Block writes failed in each run ([`super::Explorer::write_errors`]).
+    pub errors: bool,
     /// The file system's name.
     pub fs: Box<str>,
     /// The load's name.
@@ -74,8 +76,13 @@ impl Failure {
     /// File system, load, run and place, with tabs between them: a line which finds the failure again; `None` where only a seed does, or nothing
     /// failed but a run without a power failure.
     pub fn replay_line(&self) -> Option<String> {
-        let Failure { seed, path, fs, load, .. } = self;
-        (!path.0.is_empty()).then(|| format!("{fs}\t{load}\t{seed}:{path}"))
+        let Failure { fs, load, .. } = self;
+        (!self.path.0.is_empty()).then(|| format!("{fs}\t{load}\t{}", self.place()))
+    }
+
+    /// The run, an `e` before it where writes failed in each, and the places in it.
+    fn place(&self) -> String {
+        format!("{}{}:{}", if self.errors { "e" } else { "" }, self.seed, self.path)
     }
 }
 
@@ -84,7 +91,7 @@ const SHOWN: usize = 12;
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { seed, path, fs, load, steps, stage, evidence } = self;
+        let Failure { seed, path, fs, load, steps, stage, evidence, .. } = self;
         writeln!(f, "seed {seed}, {fs} under {load}, {stage}:")?;
         for step in steps.iter() {
             writeln!(f, "  the power failed in this step: {step}")?;
@@ -98,7 +105,7 @@ impl fmt::Display for Failure {
         // Generated programs have spaces and parentheses in their names.
         let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.to_string() };
         if !path.0.is_empty() {
-            let place = format!("{seed}:{path}");
+            let place = self.place();
             return write!(f, "  replay: `granary crash --fs {fs} --load {load} --replay {place}`");
         }
         write!(f, "  replay: cargo xtask soak --kind power --fs {fs} --load {load} --from {seed} --points 1")

@@ -12,7 +12,7 @@
 //! Everything is a function of seed and path, so a failure is replayed by these two.
 
 use super::film::{Film, Image, Wanted};
-use super::life::{Life, Machine, Mission, Outcome};
+use super::life::{Errors, Life, Machine, Mission, Outcome};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use granary_device::Devices;
@@ -37,22 +37,26 @@ pub struct Effort {
 }
 
 impl Default for Effort {
-    /// 24 images anywhere, as many in rare steps, two states of each.
+    /// 8 images anywhere, as many in rare steps, two states of each. More runs find more than more images of one.
     fn default() -> Effort {
-        Effort { anywhere: 24, in_steps: 24, linear: false, draws: 2, exhaustive: false }
+        Effort { anywhere: 8, in_steps: 8, linear: false, draws: 2, exhaustive: false }
     }
 }
 
 /// One in so many recovered file systems goes on with its load; the others have been looked at and are left.
 const GOES_ON: u64 = 8;
 /// Of those that go on, one in so many is filled and emptied at its end: that takes as long as dozens of other points.
-const EXERCISED: u64 = 16;
+const EXERCISED: u64 = 32;
 /// One in so many is unmounted and mounted again before anybody looks.
 const SHUT_UNSEEN: u64 = 8;
 /// One in so many recoveries is interrupted.
 const INTERRUPTED: f64 = 0.3;
 /// Images of a load that goes on.
 const LATER: u32 = 4;
+/// Writes of content fail in one run in so many.
+const FAILING: u64 = 8;
+/// One run in so many is long: logs wrap, tails move, drives collect garbage while clients go on.
+const LONG: u64 = 4;
 
 /// An image, and how it came about.
 struct Crash {
@@ -71,19 +75,28 @@ enum Draws {
 impl Explorer {
     /// Runs the load once and looks at the crash images of the run.
     pub fn run(&self, seed: u64, effort: &Effort) -> Report {
+        self.run_until(seed, effort, &|| false)
+    }
+
+    /// The same, until `over` says that there is no time left: images that nobody has looked at by then are dropped.
+    pub fn run_until(&self, seed: u64, effort: &Effort, over: &dyn Fn() -> bool) -> Report {
         let mut report = Report::default();
         let mut random = Stream::new(seed, "run");
+        let rounds = self.rounds(seed);
         let load = if effort.linear {
             Wanted { all: true, ..Wanted::default() }
         } else {
-            self.anywhere(&mut random, effort.anywhere)
+            self.anywhere(&mut random, effort.anywhere, rounds)
         };
         let (outcome, images) = self.trunk(seed, load, effort.in_steps as usize, &mut report);
         if let Err(failure) = outcome {
             report.failures.push(failure);
         }
-        let mut todo: Vec<Crash> = crashes(&Path::default(), 0, images);
-        while let Some(Crash { path, round, image }) = todo.pop() {
+        let mut todo: Vec<Crash> = crashes(&Path::default(), rounds - 1, images);
+        while !over() && !todo.is_empty() {
+            // In any order: where time ends early, what was looked at is from everywhere.
+            let next = random.below(todo.len() as u64) as usize;
+            let Crash { path, round, image } = todo.swap_remove(next);
             let mut draws =
                 if effort.exhaustive { Draws::Listed(Some(Vec::new())) } else { Draws::Random(0) };
             for draw in 0..effort.draws {
@@ -120,7 +133,7 @@ impl Explorer {
         };
         let first = path.0.first().map(|place| Wanted::one(place.at)).unwrap_or_default();
         let (outcome, mut images) = self.trunk(seed, first, 0, &mut report);
-        let (mut done, mut round) = (Path::default(), 0);
+        let (mut done, mut round) = (Path::default(), self.rounds(seed) - 1);
         if path.0.is_empty() {
             return outcome;
         }
@@ -157,19 +170,26 @@ impl Explorer {
             let what = vec!["its devices have no second copy: give the drive `Drive::fork`".to_owned()];
             return (Err(self.failure(seed, "run".into(), what)), Vec::new());
         };
-        let machine = Machine::of(raw, Machine::promises(&*self.target), self.made_at);
+        let errors = errors_of(seed, self.errors);
+        let mut promises = Machine::promises(&*self.target);
+        if errors.is_some() {
+            promises = promises.with_writes_that_fail();
+        }
+        let machine = Machine::of(raw, promises, self.made_at);
         let mut random = Stream::new(seed, "trunk");
         machine.devices.answer_late(self.late(seed));
         let jitter = jitter(&mut random);
         let unsynced = random.chance(0.5);
-        let mission = Mission { jitter, unsynced, seed: random.next_u64(), ..Mission::calm(0, false) };
+        let rounds = self.rounds(seed);
+        let mission =
+            Mission { jitter, rounds, unsynced, errors, seed: random.next_u64(), ..Mission::calm(0, false) };
         let wanted = (Wanted::default(), load);
         let film = Film::new(
             machine.raw.clone(),
             machine.promises.clone(),
             wanted,
             in_steps,
-            self.extent.span,
+            Nanos(self.extent.span.0 * rounds as u64),
             random,
         );
         let (images, outcome) = self.filmed(machine, seed, mission, &film, report);
@@ -240,14 +260,22 @@ impl Explorer {
         (images, outcome)
     }
 
+    /// Rounds of the load in a run.
+    fn rounds(&self, seed: u64) -> u32 {
+        let is_long = Stream::new(seed, "long run").below(LONG) == 0;
+        if is_long { self.load.rounds().max(1) } else { 1 }
+    }
+
     /// Places all over the load.
-    fn anywhere(&self, random: &mut Stream, count: u32) -> Wanted {
+    fn anywhere(&self, random: &mut Stream, count: u32, rounds: u32) -> Wanted {
         let mut wanted = Wanted::default();
+        let rounds = rounds as u64;
         for _ in 0..count {
             if random.chance(0.25) {
-                wanted.instants.insert(Nanos(random.below(self.extent.span.0)));
+                wanted.instants.insert(Nanos(random.below(self.extent.span.0 * rounds)));
             } else {
-                wanted.commands.insert((1 + random.below(self.extent.commands), random.chance(0.5)));
+                let command = 1 + random.below(self.extent.commands * rounds);
+                wanted.commands.insert((command, random.chance(0.5)));
             }
         }
         wanted
@@ -265,8 +293,15 @@ impl Explorer {
             let magnitude = random.below(10);
             recovery.commands.insert((1 + random.below(1 << magnitude), random.chance(0.5)));
         }
-        (recovery, self.anywhere(&mut random, LATER))
+        (recovery, self.anywhere(&mut random, LATER, 1))
     }
+}
+
+/// The writes that fail in a run; `all`: some do in each.
+fn errors_of(seed: u64, all: bool) -> Option<Errors> {
+    let mut random = Stream::new(seed, "errors");
+    let errors = Errors { one_in: 4 << random.below(5) };
+    (all || random.below(FAILING) == 0).then_some(errors)
 }
 
 fn jitter(random: &mut Stream) -> Nanos {

@@ -50,6 +50,11 @@ impl Load for Filebench {
         &self.name
     }
 
+    fn rounds(&self) -> u32 {
+        // Each has files of its own: several would fill the drive.
+        1
+    }
+
     fn run(&self, clients: &Clients, round: u32, random: &mut Stream) -> Result<(), String> {
         let workload = self.workload(round)?;
         let clients = clients.clone();

@@ -60,6 +60,8 @@ pub(crate) struct Node {
     pub(super) changes: Vec<StampId>,
     /// A name of it is promised.
     pub(super) kept: bool,
+    /// An fsync has failed: nothing is promised of its content any more.
+    pub(crate) doubtful: bool,
     /// Removals of one of its names that were started.
     pub(super) removals: u32,
     /// It has access lists from its directory that nobody has asked for yet.
@@ -85,6 +87,7 @@ impl Node {
             named: Vec::new(),
             changes: Vec::new(),
             kept: false,
+            doubtful: false,
             removals: 0,
             lists_unknown: false,
             unnamed: false,
@@ -130,6 +133,8 @@ pub(crate) struct Model {
     pub(super) whole_renames: bool,
     /// A call's change is durable once it has returned.
     pub(super) durable_calls: bool,
+    /// Writes of the drive are made to fail.
+    pub(crate) writes_fail: bool,
     /// Inode numbers may be others after the next mount.
     pub(super) loose_inodes: bool,
     /// `None`: times are not followed.
@@ -148,6 +153,7 @@ impl Model {
             fills: 0,
             whole_renames: true,
             durable_calls: false,
+            writes_fail: false,
             loose_inodes: false,
             clock: None,
         }
@@ -272,7 +278,9 @@ impl Model {
     /// An `fsync` (or with `data_only` an `fdatasync`) of the node succeeded that began at `horizon`.
     pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
         let (stamps, node) = (&mut self.stamps, Arc::make_mut(&mut self.nodes[id.0 as usize]));
-        node.content.keep(stamps, horizon);
+        if !node.doubtful {
+            node.content.keep(stamps, horizon);
+        }
         if !data_only {
             node.mode.keep(stamps, horizon);
             node.owner.keep(stamps, horizon);

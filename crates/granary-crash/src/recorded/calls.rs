@@ -103,7 +103,12 @@ impl<P: Posix> Posix for Recorded<P> {
         self.spend();
         let horizon = self.promises.with(|m| m.stamps.tick());
         self.inner.sync()?;
-        self.promises.with(|m| m.keep_everything(horizon));
+        // It leaves the error of a file's write-back to that file's fsync.
+        self.promises.with(|m| {
+            if !m.writes_fail {
+                m.keep_everything(horizon)
+            }
+        });
         Ok(())
     }
 

@@ -73,8 +73,16 @@ fn a_campaign_looks_at_the_same_points_with_one_worker_and_with_two() {
     let loads = ["torture", "appended"].map(|n| crate::targets::load(n).expect("a load"));
     let look = |jobs| {
         let effort = Effort { anywhere: 2, in_steps: 2, ..Effort::default() };
-        let campaign =
-            Campaign { effort, nested: 2, seed: 1, points: Some(12), time: None, jobs, stop: false };
+        let campaign = Campaign {
+            effort,
+            nested: 2,
+            seed: 1,
+            points: Some(12),
+            time: None,
+            jobs,
+            stop: false,
+            errors: false,
+        };
         let tallies = campaign.explore(&targets, &loads, &|_, _| {});
         tallies
             .into_iter()

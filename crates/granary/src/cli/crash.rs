@@ -15,17 +15,17 @@ pub enum Mode {
     Linear,
     /// As sample, and of each image every state that the devices may be left in, up to 64
     Exhaustive,
+    /// As sample, and some writes of content fail in each run, not in one of eight: fsync must tell
+    Errors,
 }
 
 impl Mode {
     /// How much of each run is looked at.
     pub fn effort(self) -> Effort {
         match self {
-            Mode::Sample => Effort::default(),
-            Mode::Linear => Effort { anywhere: 0, in_steps: 0, linear: true, draws: 1, exhaustive: false },
-            Mode::Exhaustive => {
-                Effort { anywhere: 8, in_steps: 8, draws: 64, exhaustive: true, linear: false }
-            }
+            Mode::Sample | Mode::Errors => Effort::default(),
+            Mode::Linear => Effort { anywhere: 0, in_steps: 0, linear: true, draws: 1, ..Effort::default() },
+            Mode::Exhaustive => Effort { draws: 64, exhaustive: true, ..Effort::default() },
         }
     }
 }
@@ -35,6 +35,8 @@ impl Mode {
 pub struct Replay {
     /// The run.
     pub seed: u64,
+    /// Block writes fail in it.
+    pub errors: bool,
     /// Where the power fails.
     pub path: Path,
 }
@@ -44,10 +46,14 @@ impl FromStr for Replay {
 
     fn from_str(text: &str) -> Result<Replay, String> {
         let (seed, path) = text.split_once(':').unwrap_or((text, ""));
+        let (seed, errors) = match seed.strip_prefix('e') {
+            Some(seed) => (seed, true),
+            None => (seed, false),
+        };
         let seed = seed
             .parse()
             .map_err(|_| format!("'{seed}' is no number of a run: write for example 17:l812+.0"))?;
-        Ok(Replay { seed, path: path.parse()? })
+        Ok(Replay { seed, errors, path: path.parse()? })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage.
 
-use crate::cli::crash::{CrashArgs, Replay};
+use crate::cli::crash::{CrashArgs, Mode, Replay};
 use crate::failure::Failure;
 use crate::progress::Fraction;
 use comfy_table::Table;
@@ -105,7 +105,10 @@ fn again(
     replay: &Replay,
 ) -> Result<ExitCode, Failure> {
     let done = explorer(args, target, load).and_then(|explorer| {
-        explorer.replay(replay.seed, &replay.path).map_err(|failure| failure.to_string())
+        explorer
+            .write_errors(replay.errors)
+            .replay(replay.seed, &replay.path)
+            .map_err(|failure| failure.to_string())
     });
     match done {
         Ok(()) => {
@@ -141,7 +144,10 @@ fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
     let replay: Replay = place.parse().map_err(Failure::usage)?;
     let (targets, loads) = (targets(&[fs.to_owned()])?, loads(&[load.to_owned()])?);
     let done = explorer(args, &targets[0], &loads[0]).and_then(|explorer| {
-        explorer.replay(replay.seed, &replay.path).map_err(|failure| failure.to_string())
+        explorer
+            .write_errors(replay.errors)
+            .replay(replay.seed, &replay.path)
+            .map_err(|failure| failure.to_string())
     });
     Ok(done.err())
 }
@@ -152,6 +158,7 @@ fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>
     let time = args.time.map(|time| Duration::from_nanos(time.0));
     let campaign = Campaign {
         effort: args.mode.effort(),
+        errors: args.mode == Mode::Errors,
         nested: args.nested,
         seed: args.seed,
         points: args.points,
