@@ -30,6 +30,8 @@ struct Open {
     node: NodeId,
     flags: OpenFlags,
     pos: u64,
+    /// It was told that a write-back has failed, or somebody was before it was opened: its fsync promises no content any more.
+    doubtful: bool,
 }
 
 /// A [`Posix`] client whose promises are recorded.
@@ -89,7 +91,13 @@ impl<P: Posix> Recorded<P> {
 
     fn confused(&self, call: &str, path: &[u8]) {
         let path = String::from_utf8_lossy(path).into_owned();
-        self.promises.with(|m| m.confused.push(format!("{call} {path}: the model knows no such file")));
+        let what = format!("{call} {path}: the model knows no such file");
+        // A call that failed because of the drive may have been done all the same.
+        self.promises.with(|m| {
+            if !m.writes_fail {
+                m.confused.push(what)
+            }
+        });
     }
 
     /// A call that makes a name for a new node.
@@ -118,7 +126,7 @@ impl<P: Posix> Recorded<P> {
                 m.identify(id, stat.ino, &stat.attr);
             });
             self.inherited(dir, id, path)?;
-        } else {
+        } else if !matches!(result, Err(FsError::Drive(_))) {
             self.promises.with(|m| m.end_names(change, Fate::Failed));
         }
         result
@@ -142,7 +150,12 @@ impl<P: Posix> Recorded<P> {
                 self.promises.with(|m| end(m, node, by, fate));
             }
         } else if result.is_ok() {
-            self.promises.with(|m| m.confused.push("a change of a file that the model does not know".into()));
+            let what = "a change of a file that the model does not know";
+            self.promises.with(|m| {
+                if !m.writes_fail {
+                    m.confused.push(what.into())
+                }
+            });
         }
         result
     }
@@ -180,12 +193,23 @@ impl<P: Posix> Recorded<P> {
         let done = call(&mut self.inner);
         if let Some(node) = self.node_of(fd) {
             match &done {
-                Ok(()) => self.promises.with(|m| m.keep(node, horizon, data_only)),
+                Ok(()) => {
+                    let content = self.files.get(&fd).is_none_or(|open| !open.doubtful);
+                    self.promises.with(|m| m.keep(node, horizon, data_only, content));
+                }
                 // It told of the loss once; what is lost no later fsync brings back.
-                Err(_) => self.promises.with(|m| m.node_mut(node).doubtful = true),
+                Err(_) => self.told(fd, node),
             }
         }
         done
+    }
+
+    /// An open file was told that a write-back has failed. Others that are open are told, too; those opened later are not.
+    fn told(&mut self, fd: Fd, node: NodeId) {
+        self.promises.with(|m| m.node_mut(node).doubtful = true);
+        if let Some(open) = self.files.get_mut(&fd) {
+            open.doubtful = true;
+        }
     }
 
     /// Learns which node a descriptor has open: the one that the name says, else the newest with this number.
@@ -197,7 +221,8 @@ impl<P: Posix> Recorded<P> {
         });
         match node {
             Some(node) => {
-                self.files.insert(fd, Open { node, flags, pos: 0 });
+                let doubtful = self.promises.with(|m| m.node(node).doubtful);
+                self.files.insert(fd, Open { node, flags, pos: 0, doubtful });
             }
             None => self.confused("open", path),
         }
@@ -228,12 +253,16 @@ impl<P: Posix> Recorded<P> {
             Ok(written) => written,
             // It may have happened in part: it stays in flight. With O_DSYNC it may tell of an earlier write-back.
             Err(e @ FsError::Drive(_)) => {
-                self.promises.with(|m| m.node_mut(open.node).doubtful = true);
+                self.told(fd, open.node);
                 return Err(e);
             }
             Err(e @ (FsError::NoSpace | FsError::Corrupt(_))) => return Err(e),
             Err(e) => {
-                self.promises.with(|m| m.cancel_write(open.node, by));
+                self.promises.with(|m| {
+                    if !m.writes_fail {
+                        m.cancel_write(open.node, by)
+                    }
+                });
                 return Err(e);
             }
         };

@@ -363,7 +363,18 @@ impl Ext4 {
             s.disksize = s.disksize.max(size.min((at + len) as u64 * BS));
         }
         self.mark_inode(h, inode)?;
-        let ticket = self.port.submit_write(Lpa(start), &pages[..len as usize], Structure::Data)?;
+        let submitted = self.port.submit_write(Lpa(start), &pages[..len as usize], Structure::Data);
+        if !unwritten && submitted.is_err() {
+            // The blocks hold what another file had: they show zeros until they are written.
+            let (mut from, end) = (at, at + len);
+            let tree = node.map.write();
+            while from < end {
+                from = self.mark_part(h, owner(inode), from, end, true)?;
+            }
+            drop(tree);
+            self.mark_inode(h, inode)?;
+        }
+        let ticket = submitted?;
         if !unwritten {
             h.ordered(ticket.done());
         }

@@ -342,13 +342,13 @@ impl Posix for Process {
     }
 
     fn fsync(&mut self, fd: Fd) -> Result<()> {
-        let node = self.file(fd)?.file.node().clone();
-        self.vfs.fsync(&self.caller, &node, false)
+        let file = file_of(&mut self.files, fd)?;
+        self.vfs.fsync_file(&self.caller, &file.file, false)
     }
 
     fn fdatasync(&mut self, fd: Fd) -> Result<()> {
-        let node = self.file(fd)?.file.node().clone();
-        self.vfs.fsync(&self.caller, &node, true)
+        let file = file_of(&mut self.files, fd)?;
+        self.vfs.fsync_file(&self.caller, &file.file, true)
     }
 
     fn sync(&mut self) -> Result<()> {

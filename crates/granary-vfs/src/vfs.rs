@@ -42,6 +42,7 @@ pub(crate) mod perm;
 mod readdir;
 mod rename;
 mod space;
+mod write_error;
 mod xattrs;
 
 pub use attrs::Change;

@@ -60,7 +60,7 @@ pub(crate) struct Node {
     pub(super) changes: Vec<StampId>,
     /// A name of it is promised.
     pub(super) kept: bool,
-    /// An fsync has failed: nothing is promised of its content any more.
+    /// Somebody was told that a write-back has failed.
     pub(crate) doubtful: bool,
     /// Removals of one of its names that were started.
     pub(super) removals: u32,
@@ -276,9 +276,9 @@ impl Model {
     }
 
     /// An `fsync` (or with `data_only` an `fdatasync`) of the node succeeded that began at `horizon`.
-    pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
+    pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick, data_only: bool, content: bool) {
         let (stamps, node) = (&mut self.stamps, Arc::make_mut(&mut self.nodes[id.0 as usize]));
-        if !node.doubtful {
+        if content {
             node.content.keep(stamps, horizon);
         }
         if !data_only {

@@ -4,8 +4,8 @@ use super::{Recorded, cut, fate};
 use crate::oracle::{Fate, Model};
 use granary_units::{Dest, Payload};
 use granary_vfs::{
-    Access, Allocate, Cred, Dirent, Fd, FileKind, MapHow, MapId, OpenFlags, Posix, RenameFlags, Result,
-    SetTime, SetXattr, Stat, StatFs, Whence,
+    Access, Allocate, Cred, Dirent, Fd, FileKind, FsError, MapHow, MapId, OpenFlags, Posix, RenameFlags,
+    Result, SetTime, SetXattr, Stat, StatFs, Whence,
 };
 
 impl<P: Posix> Posix for Recorded<P> {
@@ -25,7 +25,7 @@ impl<P: Posix> Posix for Recorded<P> {
             self.promises.with(|m| m.end_truncate(id, by, fate(&result)));
         }
         let Ok(fd) = result else {
-            if let Some((change, _)) = begun {
+            if let Some((change, _)) = begun.filter(|_| !matches!(result, Err(FsError::Drive(_)))) {
                 self.promises.with(|m| m.end_names(change, Fate::Failed));
             }
             return result;

@@ -87,11 +87,20 @@ impl<P: Posix> Recorded<P> {
     pub(super) fn do_msync(&mut self, map: MapId, at: u64, len: u64, wait: bool) -> Result<()> {
         self.spend();
         let horizon = self.promises.with(|m| m.stamps.tick());
-        self.inner.msync(map, at, len, wait)?;
+        let synced = self.inner.msync(map, at, len, wait);
+        if let (Err(_), Some(mapping)) = (&synced, self.maps.get(&map)) {
+            self.promises.with(|m| m.node_mut(mapping.node).doubtful = true);
+        }
+        synced?;
         if let Some(Mapping { node, pos }) = self.maps.get(&map).copied().filter(|_| wait) {
             let page = PAGE_SIZE as u64;
             let range = (pos + at) / page * page..(pos + at + len).next_multiple_of(page);
-            self.promises.with(|m| m.keep_stores(node, range, horizon));
+            // Where an open file was told of an error, no mapping is.
+            self.promises.with(|m| {
+                if !m.node(node).doubtful {
+                    m.keep_stores(node, range, horizon)
+                }
+            });
         }
         Ok(())
     }
@@ -101,7 +110,7 @@ impl<P: Posix> Recorded<P> {
         let fd = self.inner.open_unnamed(dir, flags, mode)?;
         let stat = self.inner.fstat(fd)?;
         let node = self.promises.with(|m| m.make_unnamed(stat.ino, &stat.attr));
-        self.files.insert(fd, Open { node, flags, pos: 0 });
+        self.files.insert(fd, Open { node, flags, pos: 0, doubtful: false });
         Ok(fd)
     }
 }

@@ -143,7 +143,7 @@ impl Adapter {
             Op::Sync => Ok(self.with_open(peer, command.handle, |file| {
                 self.guard.sound()?;
                 self.settle(file.node());
-                self.vfs.fsync(&peer.caller, file.node(), command.flags & 1 != 0)?;
+                self.vfs.fsync_file(&peer.caller, file, command.flags & 1 != 0)?;
                 self.wait_until_durable()?;
                 Ok(Answer::of(0))
             })),

@@ -14,6 +14,7 @@
 //! inode is not in memory (Linux forgets it with the inode).
 
 use super::Vfs;
+use super::io::OpenFile;
 use super::node::{NO_TAIL, Node, NodeRef};
 use crate::attr::{FileKind, Ino};
 use crate::cache::Batch;
@@ -242,13 +243,22 @@ impl Vfs {
         change()
     }
 
-    /// Makes the inode durable.
+    /// Makes the inode durable, for a caller that has no open file of ours.
     ///
     /// # Errors
     /// The file system's; also that of an earlier write-back that nobody was told about.
     pub fn fsync(&self, caller: &Caller, node: &NodeRef, data_only: bool) -> Result<()> {
         self.enter(caller.origin, Nanos::ZERO);
-        self.sync_range(&self.call(caller), node, 0, u64::MAX, data_only)
+        self.sync_range(&self.call(caller), node, None, 0, u64::MAX, data_only)
+    }
+
+    /// Makes the inode of an open file durable.
+    ///
+    /// # Errors
+    /// The file system's; also that of a write-back since the file was opened, once, whoever else was told about it.
+    pub fn fsync_file(&self, caller: &Caller, file: &OpenFile, data_only: bool) -> Result<()> {
+        self.enter(caller.origin, Nanos::ZERO);
+        self.sync_range(&self.call(caller), file.node(), Some(file), 0, u64::MAX, data_only)
     }
 
     /// Writes back the pages of a range, and makes the inode durable.
@@ -256,17 +266,26 @@ impl Vfs {
         &self,
         call: &Call<'_>,
         node: &NodeRef,
+        file: Option<&OpenFile>,
         pos: u64,
         len: u64,
         data_only: bool,
     ) -> Result<()> {
         let end = pos.saturating_add(len).div_ceil(PAGE);
         let wrote = self.write_back(call, node, pos / PAGE..end, WriteBackCause::Sync);
-        if let Some(error) = node.take_error().or(wrote.err()) {
+        let told = || file.map_or_else(|| node.take_error(), |file| node.error_since(&file.told));
+        if let Some(error) = told().or(wrote.err()) {
             return Err(error);
         }
         // The data of a directory is its entries: programs (SQLite) make names durable with fdatasync, too.
-        self.fs.fsync(call, node, data_only && node.attr().kind != FileKind::Dir)
+        let done = self.fs.fsync(call, node, data_only && node.attr().kind != FileKind::Dir);
+        if let Err(e) = &done {
+            // Other open files are to be told, too: a file system below has told this caller, and tells nobody again.
+            node.remember_error(e);
+        }
+        // Where another caller was told meanwhile, that was of this file's data, too.
+        let error = told();
+        done.and(error.map_or(Ok(()), Err))
     }
 
     /// Makes everything durable.

@@ -18,7 +18,7 @@ use crate::vfs::attrs::Change;
 use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages dirtied, or read from the drive, in one step; bounds what a step holds on to. 1 MiB.
@@ -32,6 +32,8 @@ pub struct OpenFile {
     pub(super) flags: OpenFlags,
     /// Page at which a sequential read would go on; `None`: the node knows.
     next: Option<AtomicU64>,
+    /// Errors of write-backs that it has been told of.
+    pub(super) told: AtomicU32,
 }
 
 impl OpenFile {
@@ -87,7 +89,8 @@ impl Vfs {
             self.setattr(caller, &node, &Change::size(0))?;
         }
         self.fs.opened(&self.call(caller), &node)?;
-        Ok(OpenFile { node, flags, next: Some(AtomicU64::new(0)) })
+        let told = AtomicU32::new(node.errors());
+        Ok(OpenFile { node, flags, next: Some(AtomicU64::new(0)), told })
     }
 
     /// An open file for a single call, of a kernel that keeps its open files to itself and has checked permissions. It is
@@ -98,7 +101,10 @@ impl Vfs {
     /// `Loop` for a symbolic link; `IsDir`; `NoDevice` for special files.
     pub fn open_for_call(&self, node: NodeRef, flags: OpenFlags) -> Result<OpenFile> {
         match node.kind() {
-            FileKind::File => Ok(OpenFile { node, flags, next: None }),
+            FileKind::File => {
+                let told = AtomicU32::new(node.errors());
+                Ok(OpenFile { node, flags, next: None, told })
+            }
             FileKind::Dir => Err(FsError::IsDir),
             FileKind::Symlink => Err(FsError::Loop),
             _ => Err(FsError::NoDevice),
@@ -283,7 +289,7 @@ impl Vfs {
         };
         if file.flags.contains(OpenFlags::DSYNC) {
             let data_only = !file.flags.contains(OpenFlags::SYNC);
-            self.sync_range(&self.call(caller), node, written.0, written.1 as u64, data_only)?;
+            self.sync_range(&self.call(caller), node, Some(file), written.0, written.1 as u64, data_only)?;
         }
         self.throttle();
         Ok(written)

@@ -246,7 +246,7 @@ impl Vfs {
         let pos = map.place(at, len)?;
         if wait && map.how.shared && len > 0 {
             // Linux: vfs_fsync_range(..., datasync = 1).
-            self.sync_range(&self.call(caller), &map.node, pos, len as u64, true)?;
+            self.sync_range(&self.call(caller), &map.node, None, pos, len as u64, true)?;
         }
         Ok(())
     }

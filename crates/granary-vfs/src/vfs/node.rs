@@ -11,6 +11,7 @@
 
 use super::acls::Which;
 use super::names::NameCache;
+use super::write_error::{self, WriteError};
 use crate::attr::{FileKind, Ino};
 use crate::error::FsError;
 use crate::fs::Loaded;
@@ -77,7 +78,7 @@ struct Rare {
     /// Where ".." leads: known for a directory that was reached through its parent.
     parent: Option<NodeRef>,
     /// The first write-back error that no `fsync` has reported yet.
-    write_error: Option<Box<FsError>>,
+    write_error: Option<Box<WriteError>>,
 }
 
 const _: () = assert!(size_of::<Node>() <= 4 * 64 - 2 * size_of::<usize>());
@@ -252,11 +253,25 @@ impl Node {
     }
 
     pub(super) fn remember_error(&self, error: &FsError) {
-        self.rare.lock().write_error.get_or_insert_with(|| Box::new(error.clone()));
+        write_error::remember(&mut self.rare.lock().write_error, error);
     }
 
+    /// The error of a write-back that nobody has been told of: somebody is, now.
     pub(super) fn take_error(&self) -> Option<FsError> {
-        self.rare.lock().write_error.take().map(|e| *e)
+        write_error::tell_anybody(self.rare.lock().write_error.as_deref_mut())
+    }
+
+    /// What a file has been told of that is opened now ([`Node::error_since`]).
+    pub(super) fn errors(&self) -> u32 {
+        write_error::at_open(self.rare.lock().write_error.as_deref())
+    }
+
+    /// The error of a write-back that an open file has not been told of.
+    pub(super) fn error_since(&self, told: &AtomicU32) -> Option<FsError> {
+        let (error, count) =
+            write_error::tell(self.rare.lock().write_error.as_deref_mut(), told.load(Ordering::Relaxed))?;
+        told.store(count, Ordering::Relaxed);
+        Some(error)
     }
 }
 

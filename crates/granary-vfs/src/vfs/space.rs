@@ -69,7 +69,8 @@ impl Vfs {
             self.effects.mark();
         }
         if file.flags().contains(OpenFlags::DSYNC) {
-            self.sync_range(&self.call(caller), node, pos, len, !file.flags().contains(OpenFlags::SYNC))?;
+            let data_only = !file.flags().contains(OpenFlags::SYNC);
+            self.sync_range(&self.call(caller), node, Some(file), pos, len, data_only)?;
         }
         self.throttle();
         Ok(())
