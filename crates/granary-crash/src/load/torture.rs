@@ -14,9 +14,7 @@ use super::{Clients, Load, at_once};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Allocate, Fd, FileKind, FsError, OpenFlags, Posix, RenameFlags, Result, SetXattr,
-};
+use granary_vfs::{Allocate, Fd, FileKind, FsError, OpenFlags, Posix, RenameFlags, Result, SetXattr};
 use std::collections::BTreeSet;
 
 /// The torture load.
