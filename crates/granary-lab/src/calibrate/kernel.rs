@@ -31,6 +31,9 @@ pub const MKFS: &[&str] = &[
 /// How it is mounted: no transaction commits by its age.
 pub const MOUNT: &str = "commit=900";
 
+/// Bytes of the largest value of an extended attribute, and of the longest list of names (XATTR_SIZE_MAX, XATTR_LIST_MAX).
+const LARGEST_ATTRIBUTE: usize = 1 << 16;
+
 /// The part of the journal that the largest transaction of a Linux of this release ("6.18.5-x") takes: a quarter, since
 /// 6.11 a third (commit a794c9ad026f, "jbd2: increase maximum transaction size"; `/proc/fs/jbd2/DEV/info` shows the blocks).
 pub fn journal_share(release: &str) -> JournalShare {
@@ -310,10 +313,8 @@ impl Posix for KernelClient {
     }
 
     fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
-        let path = self.path(path);
-        let len = sys::getxattr(&path, name, &mut [0_u8; 0][..]).map_err(failed)?;
-        let mut value = vec![0; len];
-        let got = sys::getxattr(&path, name, &mut value[..]).map_err(failed)?;
+        let mut value = vec![0; LARGEST_ATTRIBUTE];
+        let got = sys::getxattr(self.path(path), name, &mut value[..]).map_err(failed)?;
         value.truncate(got);
         Ok(value)
     }
@@ -332,10 +333,8 @@ impl Posix for KernelClient {
     }
 
     fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
-        let path = self.path(path);
-        let len = sys::listxattr(&path, &mut [0_u8; 0][..]).map_err(failed)?;
-        let mut names = vec![0; len];
-        let got = sys::listxattr(&path, &mut names[..]).map_err(failed)?;
+        let mut names = vec![0; LARGEST_ATTRIBUTE];
+        let got = sys::listxattr(self.path(path), &mut names[..]).map_err(failed)?;
         let all = names[..got].split(|&b| b == 0).filter(|name| !name.is_empty());
         Ok(all.map(<[u8]>::to_vec).collect())
     }
@@ -481,6 +480,15 @@ mod tests {
         c.link_open(fd, "/d/named").expect("a name");
         assert_eq!(c.stat("/d/named").expect("stat").ino, c.fstat(fd).expect("fstat").ino);
         c.close(fd).expect("close");
+        let value: Vec<u8> = (0..20).collect();
+        // Not every file system has attributes of users.
+        if c.setxattr("/h", b"user.a", &value, SetXattr::Create) != Err(FsError::NotSupported) {
+            assert_eq!(c.getxattr("/h", b"user.a").expect("reads"), value);
+            assert_eq!(c.setxattr("/h", b"user.a", b"", SetXattr::Create), Err(FsError::Exists));
+            assert!(c.listxattr("/h").expect("lists").contains(&b"user.a".to_vec()));
+            c.removexattr("/h", b"user.a").expect("removes");
+            assert_eq!(c.getxattr("/h", b"user.a"), Err(FsError::NoAttribute));
+        }
         c.unlink("/h").expect("unlink");
         c.sync().expect("sync");
     }

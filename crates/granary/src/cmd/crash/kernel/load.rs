@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Programs of a recording.
-const PROGRAMS: usize = 6;
+const PROGRAMS: usize = 16;
 /// Calls of each.
 const DEPTH: u32 = 3;
 /// Operations of all clients of a torture together.
-const OPERATIONS: u32 = 150;
+const OPERATIONS: u32 = 450;
 
 /// A load.
 #[derive(Clone, Debug)]

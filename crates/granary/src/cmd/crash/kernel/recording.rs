@@ -13,6 +13,7 @@ use super::tape::{Base, Entry, Tape};
 use crate::cmd::loopdev::LoopDevice;
 use granary_crash::Promises;
 use granary_device::Port;
+use granary_lab::calibrate::SETS;
 use granary_lab::testbed::Testbed;
 use granary_mount::{DRIVE_FILE, Exported, MountError, Options};
 use granary_mssd::Mssd;
@@ -80,7 +81,9 @@ impl Recording {
     /// # Errors
     /// What did not work without a power failure, in one sentence.
     pub fn make(kind: &Kind, load: &Load, seed: u64, dir: &Path) -> Result<Recording, String> {
-        let testbed = Testbed::load("bytefs-emulator", &[]).and_then(|t| t.with_size(None, DRIVE));
+        // Its cache is volatile: another drive is not asked to flush.
+        let testbed = Testbed::load("bytefs-emulator", &SETS.map(str::to_owned));
+        let testbed = testbed.and_then(|t| t.with_size(None, DRIVE));
         let config = testbed.map_err(|e| e.to_string())?.drive.ok_or("the testbed has no SSD")?;
         let drive = Arc::new(Mssd::new(&config).map_err(|e| e.to_string())?);
         let tape = Arc::new(Tape::around(drive, seed));
