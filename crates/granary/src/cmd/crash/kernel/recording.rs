@@ -9,7 +9,7 @@ use super::kind::Kind;
 use super::load::Load;
 use super::log::{Log, Note};
 use super::mounted::{Mount, pause};
-use super::tape::{Base, Entry, Tape};
+use super::tape::{Asked, Base, Entry, Tape};
 use crate::cmd::loopdev::LoopDevice;
 use granary_crash::Promises;
 use granary_device::Port;
@@ -112,6 +112,29 @@ impl Recording {
         kind.forget();
         ran?;
         Ok(Recording { seed, base, entries, notes: log.end() })
+    }
+
+    /// What the drive was asked and which calls were made until `cut`, a line each, for people.
+    pub fn told(&self, cut: usize, kept: &[usize]) -> String {
+        let mut notes = self.notes.iter().peekable();
+        let mut out = String::new();
+        for at in 0..=cut {
+            while let Some(note) = notes.next_if(|note| note.at <= at) {
+                out += &format!("          call    {}\n", note.text);
+            }
+            let Some(entry) = self.entries.get(at).filter(|_| at < cut) else { continue };
+            let asked = match &entry.asked {
+                Asked::Write(first, pages) => {
+                    format!("write   block {first}, {} blocks of 4096 bytes", pages.len())
+                }
+                Asked::Zero(first, count) => format!("zero    block {first}, {count} blocks"),
+                Asked::Flush => "flush".to_owned(),
+            };
+            let kept = if kept.contains(&at) { "  (not covered, there)" } else { "" };
+            let ended = if entry.ended == u64::MAX { String::new() } else { entry.ended.to_string() };
+            out += &format!("{at:>8}  {asked}, from {} to {ended}{kept}\n", entry.arrived);
+        }
+        out + "          the power fails\n"
     }
 
     /// The promises where the power fails before entry `cut`, as a number of the notes.

@@ -21,6 +21,9 @@ pub type Overlay = FxHashMap<u64, Option<Page>>;
 /// Of many writes of several pages that are kept, one is torn.
 const TORN: f64 = 0.15;
 
+/// Cuts that one is chosen of.
+const TRIES: u32 = 4;
+
 /// A crash state.
 pub struct State {
     /// Entries that had arrived.
@@ -130,6 +133,14 @@ pub fn cut(entries: &[Entry], calls: &[usize], random: &mut Stream) -> usize {
         _ => return random.below(len + 1) as usize,
     };
     (near + random.below(3) as usize).saturating_sub(1).min(entries.len())
+}
+
+/// A [`cut`]; most often, of a few, the one with the most writes that no flush covers: much is legal there.
+pub fn busy_cut(entries: &[Entry], calls: &[usize], ignored: usize, random: &mut Stream) -> usize {
+    let tries = if random.chance(0.25) { 1 } else { TRIES };
+    let loose = |cut: usize| durable(entries, cut, ignored).iter().filter(|d| !**d).count();
+    let cuts: Vec<usize> = (0..tries).map(|_| cut(entries, calls, random)).collect();
+    cuts.into_iter().max_by_key(|&cut| loose(cut)).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub struct Complaint {
     pub promised: Option<String>,
     /// Calls before the power failed; the last had begun.
     pub calls: Vec<String>,
-    /// The image as the power failure left it.
+    /// The image as the power failure left it; beside it, as text, what the drive was asked and which calls were made.
     pub image: Option<PathBuf>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Option<Complaint>, String> {
         let mut random = Stream::new(tape.seed, &format!("state {number}"));
         let calls: Vec<usize> = tape.notes.iter().map(|note| note.at).collect();
-        let cut = states::cut(&tape.entries, &calls, &mut random);
+        let cut = states::busy_cut(&tape.entries, &calls, self.ignored, &mut random);
         let state = states::draw(&tape.entries, cut, self.ignored, &mut random);
         if !self.seen.insert(state.identity) {
             self.tally.again += 1;
@@ -172,6 +172,7 @@ impl<'a> Bench<'a> {
             let _ = super::kind::run(
                 std::process::Command::new("cp").arg("--sparse=always").arg(self.image.path()).arg(&path),
             );
+            let _ = std::fs::write(path.with_extension("txt"), tape.told(state.cut, &state.kept));
             path
         });
         Complaint {
