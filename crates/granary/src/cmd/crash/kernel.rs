@@ -31,6 +31,7 @@ use load::Load;
 use parking_lot::Mutex;
 use recording::Recording;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -251,7 +252,13 @@ impl Found {
     }
 
     fn print(&self, name: &str) {
+        let (mut told, mut same) = (BTreeSet::new(), 0);
         for c in &self.complaints {
+            // One fault shows in many states of a run.
+            if !told.insert((c.seed, c.wrong.first())) {
+                same += 1;
+                continue;
+            }
             outln!("run {}, state {}, the kernel's {name} under {}:", c.seed, c.number, c.load);
             outln!("  {}", c.state);
             c.wrong.iter().for_each(|wrong| outln!("  {}", wrong.replace('\n', "\n    ")));
@@ -271,6 +278,9 @@ impl Found {
                 c.seed,
                 c.number
             );
+        }
+        if same > 0 {
+            outln!("{same} more states of these runs have the same first line; --json tells all\n");
         }
         let t = &self.tally;
         outln!(
