@@ -107,9 +107,9 @@ pub struct CrashArgs {
     #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures"])]
     pub kernel: Option<String>,
     /// With --kernel: an image of each state that is complained about is kept in this directory, as the power failure left it
-    #[arg(long, value_name = "DIR", requires = "kernel")]
+    #[arg(long, value_name = "DIR")]
     pub keep_image: Option<PathBuf>,
     /// With --kernel, for tests: the drive lies about FLUSH
-    #[arg(long, value_enum, hide = true, requires = "kernel")]
+    #[arg(long, value_enum, hide = true)]
     pub lie: Option<Lie>,
 }

@@ -25,6 +25,11 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     if let Some(kernel) = &args.kernel {
         return kernel::run(args, kernel);
     }
+    if args.keep_image.is_some() || args.lie.is_some() {
+        return Err(Failure::usage(
+            "--keep-image keeps images of the kernel's file systems: it goes with --kernel",
+        ));
+    }
     if args.list {
         outln!("file systems:\n  {}", names(FILE_SYSTEMS).join("\n  "));
         outln!("loads:\n  {}", LOADS.join("\n  "));

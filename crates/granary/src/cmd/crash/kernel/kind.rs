@@ -16,6 +16,9 @@ pub struct Kind {
     mkfs_end: &'static [&'static str],
     /// The data of mount(2).
     pub options: &'static str,
+    /// Whether a rename shows at both of its names or at neither, whatever was made durable behind it. Btrfs's log of an fsync has
+    /// the names of one file, or the entries of one directory.
+    pub renames_are_whole: bool,
     /// The program that checks an image and changes nothing.
     check: &'static [&'static str],
     /// The package of both programs.
@@ -42,6 +45,7 @@ pub const KINDS: [Kind; 3] = [
         ],
         mkfs_end: &["64m"],
         options: "",
+        renames_are_whole: true,
         check: &["e2fsck", "-fn"],
         package: "e2fsprogs",
     },
@@ -51,6 +55,7 @@ pub const KINDS: [Kind; 3] = [
         mkfs: &["mkfs.xfs", "-q", "-f", "-K", "-d", "size=300m"],
         mkfs_end: &[],
         options: "",
+        renames_are_whole: true,
         check: &["xfs_repair", "-n", "-f"],
         package: "xfsprogs",
     },
@@ -60,6 +65,7 @@ pub const KINDS: [Kind; 3] = [
         mkfs: &["mkfs.btrfs", "-q", "-f", "-K", "-b", "128m"],
         mkfs_end: &[],
         options: "nodiscard",
+        renames_are_whole: false,
         check: &["btrfs", "check", "--readonly"],
         package: "btrfs-progs",
     },

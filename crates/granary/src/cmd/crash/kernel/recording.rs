@@ -95,7 +95,7 @@ impl Recording {
         let synced = std::fs::File::open(&root).map(|root| rustix::fs::syncfs(root));
         synced.map_err(|e| e.to_string())?.map_err(|e| refused("syncing", e))?;
         let base = tape.start(kind.size / PAGE_SIZE as u64).map_err(|e| e.to_string())?;
-        let promises = Promises::new().with_whole_renames(true);
+        let promises = Promises::new().with_whole_renames(kind.renames_are_whole);
         let log = Arc::new(Log::new(Arc::clone(&tape), promises.clone()));
         log.note("nothing was called yet".to_owned());
         let ran = load.run(&root, &log, &promises, seed);
