@@ -92,7 +92,7 @@ impl Recording {
         let root = dir.join("mnt");
         let refused = |what: &str, e: rustix::io::Errno| format!("{what} the new {}: {e}", kind.name);
         let mount = Mount::new(kind, rig.device(), &root).map_err(|e| refused("mounting", e))?;
-        let synced = std::fs::File::open(&root).map(|root| rustix::fs::syncfs(root));
+        let synced = std::fs::File::open(&root).map(rustix::fs::syncfs);
         synced.map_err(|e| e.to_string())?.map_err(|e| refused("syncing", e))?;
         let base = tape.start(kind.size / PAGE_SIZE as u64).map_err(|e| e.to_string())?;
         let promises = Promises::new().with_whole_renames(kind.renames_are_whole);
