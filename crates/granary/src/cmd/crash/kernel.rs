@@ -1,14 +1,16 @@
 //! `granary crash --kernel ext4`: the kernel's own file systems, on a drive that is recorded.
 //!
 //! ```text
-//!   Recording: a load on a mount, every request of the drive below, promises by place     (recording, tape, log, load, client)
-//!        v
-//!   states: everything that a flush covered, any subset of the rest                       (states)
-//!        v
-//!   Bench: state ─> image ─> mount ─> oracle ─> unmount ─> checker                        (trial, image, mounted, kind)
+//!   Recording: a load on a mount, every request of the drive below, promises by place
+//!        v       (recording, tape, log, load, client)
+//!   states: everything that a flush covered, any subset of the rest
+//!        v       (states)
+//!   Bench: state ─> image ─> mount ─> oracle ─> unmount ─> checker
+//!                (trial, image, mounted, kind)
 //! ```
 //!
-//! A recording is some hundred states' worth. The kernel's own threads and clock are in it, so no second one is the same; all
+//! A recording is some hundred states' worth. The kernel's own threads and clock are in it, so no second one
+//! is the same; all
 //! that is drawn from a recording is a function of the seed.
 
 mod client;

@@ -1,4 +1,5 @@
-//! [`Client`]: system calls below a mount of the kernel's file system, each noted in a [`Log`] before it is made.
+//! [`Client`]: system calls below a mount of the kernel's file system, each noted in a [`Log`] before it is
+//! made.
 
 use super::log::Log;
 use granary_lab::calibrate::KernelClient;
@@ -24,7 +25,8 @@ pub struct Client {
     writes: u64,
 }
 
-/// Behind every so many writes the kernel is asked to write the file back, as it does by itself after half a minute.
+/// Behind every so many writes the kernel is asked to write the file back, as it does by itself after half a
+/// minute.
 const WRITE_BACK: u64 = 3;
 
 impl Client {

@@ -10,13 +10,15 @@ pub struct Kind {
     pub name: &'static str,
     /// Bytes of the file system.
     pub size: u64,
-    /// The program that makes it, and how: as small as it can be, so that journals wrap; no discards, nothing left to do later.
+    /// The program that makes it, and how: as small as it can be, so that journals wrap; no discards, nothing
+    /// left to do later.
     mkfs: &'static [&'static str],
     /// What stands behind the device.
     mkfs_end: &'static [&'static str],
     /// The data of mount(2).
     pub options: &'static str,
-    /// Whether a rename shows at both of its names or at neither, whatever was made durable behind it. Btrfs's log of an fsync has
+    /// Whether a rename shows at both of its names or at neither, whatever was made durable behind it.
+    /// Btrfs's log of an fsync has
     /// the names of one file, or the entries of one directory.
     pub renames_are_whole: bool,
     /// The program that checks an image and changes nothing.

@@ -63,7 +63,8 @@ impl Drop for Mount {
     }
 }
 
-/// Begins this program again with a mount table of its own, unless that is done; without `unshare` nothing happens.
+/// Begins this program again with a mount table of its own, unless that is done; without `unshare` nothing
+/// happens.
 pub fn private_mounts() {
     if std::env::var_os(PRIVATE).is_some() {
         return;

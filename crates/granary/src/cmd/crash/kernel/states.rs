@@ -1,4 +1,5 @@
-//! Legal crash states of a [`Tape`](super::tape::Tape): what a drive with a volatile cache may hold when the power fails.
+//! Legal crash states of a [`Tape`](super::tape::Tape): what a drive with a volatile cache may hold when the
+//! power fails.
 //!
 //! ```text
 //!   cut before entry 6:   w0 w1 F2 w3 w4 F5 | w6
@@ -6,7 +7,8 @@
 //!     F5 was not          w0 w1 are durable; w3 w4: any subset, each in whole or page by page
 //! ```
 //!
-//! Of two writes to one block the later one wins where both are kept; keeping the first alone is another subset. A page is
+//! Of two writes to one block the later one wins where both are kept; keeping the first alone is another
+//! subset. A page is
 //! whole: the device's sectors have 4 KiB.
 
 use super::tape::{Asked, Entry};
@@ -38,7 +40,8 @@ pub struct State {
     pub identity: u64,
 }
 
-/// Which entries before `cut` are durable. `ignored`: so many of the last flushes are as if they had never been.
+/// Which entries before `cut` are durable. `ignored`: so many of the last flushes are as if they had never
+/// been.
 pub fn durable(entries: &[Entry], cut: usize, ignored: usize) -> Vec<bool> {
     let now = entries.get(cut).map_or(u64::MAX, |next| next.arrived);
     let flushes = entries[..cut].iter().filter(|e| matches!(e.asked, Asked::Flush) && e.ended < now);

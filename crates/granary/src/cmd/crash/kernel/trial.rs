@@ -1,7 +1,8 @@
 //! [`Bench`]: crash states of a recording, mounted and compared one after the other.
 //!
 //! ```text
-//!   state ──> image file ──> loop device ──> mount: the file system's own recovery ──> oracle ──> use ──> unmount ──> checker
+//!   state ─> image file ─> loop device ─> mount: the file system's own recovery ─> oracle
+//!         ─> use ─> unmount ─> checker
 //! ```
 
 use super::client::Client;
@@ -42,7 +43,8 @@ pub struct Complaint {
     pub promised: Option<String>,
     /// Calls before the power failed; the last had begun.
     pub calls: Vec<String>,
-    /// The image as the power failure left it; beside it, as text, what the drive was asked and which calls were made.
+    /// The image as the power failure left it; beside it, as text, what the drive was asked and which calls
+    /// were made.
     pub image: Option<PathBuf>,
 }
 
@@ -188,7 +190,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The last call before the note that may have promised what a sentence is about: it names the path, or is a sync.
+/// The last call before the note that may have promised what a sentence is about: it names the path, or is a
+/// sync.
 fn promise(tape: &Recording, note: usize, sentence: &str) -> Option<String> {
     let path = sentence.split(": ").next().filter(|path| path.starts_with('/'));
     let mut before = tape.notes[..note].iter().rev();
