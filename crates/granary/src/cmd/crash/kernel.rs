@@ -10,8 +10,7 @@
 //! ```
 //!
 //! A recording is some hundred states' worth. The kernel's own threads and clock are in it, so no second one
-//! is the same; all
-//! that is drawn from a recording is a function of the seed.
+//! is the same; all that is drawn from a recording is a function of the seed.
 
 mod client;
 mod image;

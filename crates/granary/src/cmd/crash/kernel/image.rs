@@ -1,8 +1,7 @@
 //! [`Image`]: a sparse file that is made into one crash state after the other.
 //!
 //! A mount changes the file: it replays logs, and it writes when it ends. So each state compares what the
-//! file has with what
-//! the state is, and writes what differs: some megabytes are read, and little is written.
+//! file has with what the state is, and writes what differs: some megabytes are read, and little is written.
 
 use super::states::Overlay;
 use super::tape::Base;

@@ -18,8 +18,7 @@ pub struct Kind {
     /// The data of mount(2).
     pub options: &'static str,
     /// Whether a rename shows at both of its names or at neither, whatever was made durable behind it.
-    /// Btrfs's log of an fsync has
-    /// the names of one file, or the entries of one directory.
+    /// Btrfs's log of an fsync has the names of one file, or the entries of one directory.
     pub renames_are_whole: bool,
     /// The program that checks an image and changes nothing.
     check: &'static [&'static str],

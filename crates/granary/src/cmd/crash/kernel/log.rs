@@ -6,10 +6,8 @@
 //! ```
 //!
 //! Invariants: a note comes behind the beginning of its call in the model and before the kernel sees it, so
-//! that every change
-//! that a request may carry is in the note before the request. A promise shows in the first note behind it:
-//! the requests that it
-//! stands on are on the tape by then.
+//! that every change that a request may carry is in the note before the request. A promise shows in the first
+//! note behind it: the requests that it stands on are on the tape by then.
 
 use super::tape::Tape;
 use granary_crash::Promises;

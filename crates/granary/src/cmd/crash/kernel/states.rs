@@ -8,8 +8,7 @@
 //! ```
 //!
 //! Of two writes to one block the later one wins where both are kept; keeping the first alone is another
-//! subset. A page is
-//! whole: the device's sectors have 4 KiB.
+//! subset. A page is whole: the device's sectors have 4 KiB.
 
 use super::tape::{Asked, Entry};
 use granary_sim::rng::Stream;

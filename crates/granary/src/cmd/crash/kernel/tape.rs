@@ -8,8 +8,7 @@
 //! ```
 //!
 //! A flush covers the writes that had ended when it arrived, no others. A share of the writes ends late, so
-//! that a file system
-//! that does not wait for them is seen. Nothing is written down before [`Tape::start`].
+//! that a file system that does not wait for them is seen. Nothing is written down before [`Tape::start`].
 //!
 //! A loop device knows no FUA: the kernel makes a write and a flush of it, and so it is on the tape.
 
