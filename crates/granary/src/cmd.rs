@@ -4,7 +4,7 @@
 //!   run reproduce workload testbed    workloads in virtual time
 //!                         (interrupt.rs: what a signal leaves of their records)
 //!   drive                   the drive alone
-//!   crash                   power failures, of file systems in memory
+//!   crash                   power failures, of file systems in memory, or of the kernel's on an export (crash/kernel.rs)
 //!   mkfs fsck stat grow     an image as a whole (control.rs: asks the process that has it mounted)
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
 //!                         (stacked.rs: those of persistent memory in front of a directory)

@@ -21,7 +21,9 @@ pub use self::core::Names;
 
 use self::core::{Core, Flush};
 use super::{Clients, Load};
+use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
+use granary_vfs::Posix;
 
 /// One call of a program, and what is made durable behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +138,20 @@ impl Sequence {
     }
 }
 
+impl Sequence {
+    /// Makes the program's calls; on a `new` file system the state that programs begin from is made first.
+    ///
+    /// # Errors
+    /// An error that the program did not provoke, in one sentence.
+    pub fn calls<P: Posix>(&self, posix: &mut Recorded<P>, new: bool) -> Result<(), String> {
+        let mut runner = run::Runner { posix };
+        if new {
+            runner.prepare()?;
+        }
+        self.steps.iter().try_for_each(|step| runner.step(step).map_err(|e| format!("{}: {e}", self.name)))
+    }
+}
+
 impl Load for Sequence {
     fn name(&self) -> &str {
         &self.name
@@ -143,13 +159,7 @@ impl Load for Sequence {
 
     fn run(&self, clients: &Clients, round: u32, _random: &mut Stream) -> Result<(), String> {
         let mut posix = clients.client();
-        let mut runner = run::Runner { posix: &mut posix };
-        if round == 0 {
-            runner.prepare()?;
-        }
-        for step in &self.steps {
-            runner.step(step).map_err(|e| format!("{}: {e}", self.name))?;
-        }
+        self.calls(&mut posix, round == 0)?;
         posix.into_inner().exit();
         Ok(())
     }

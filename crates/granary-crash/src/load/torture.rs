@@ -15,9 +15,7 @@ use crate::faulty::is_made;
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Allocate, Fd, FileKind, FsError, OpenFlags, Posix, Process, RenameFlags, Result, SetXattr,
-};
+use granary_vfs::{Allocate, Fd, FileKind, FsError, OpenFlags, Posix, RenameFlags, Result, SetXattr};
 use std::collections::BTreeSet;
 
 /// The torture load.
@@ -67,22 +65,46 @@ impl Load for Torture {
 
     fn run(&self, clients: &Clients, _round: u32, random: &mut Stream) -> Result<(), String> {
         let mut first = clients.client();
-        for dir in 0..SHARED_DIRS {
-            expected("mkdir", first.mkdir(format!("/d{dir}"), 0o755))?;
-        }
-        for file in 0..SHARED_FILES {
-            let flags = OpenFlags::RDWR | OpenFlags::CREAT;
-            let fd = first.open(format!("/shared{file}"), flags, 0o644);
-            if let Some(fd) = expected("create", fd)? {
-                expected("close", first.close(fd))?;
-            }
-        }
+        self.prepare(&mut first)?;
         first.into_inner().exit();
         let load = *self;
         at_once(self.name(), self.clients, clients, random, |id, posix, random| {
-            let mut one = One { load, id, posix, random, open: Vec::new(), appends: BTreeSet::new() };
-            move || one.run().map(|()| one.posix)
+            move || load.client(id, posix, random)
         })
+    }
+}
+
+impl Torture {
+    /// Makes what the clients share.
+    ///
+    /// # Errors
+    /// An error that the load did not provoke, in one sentence.
+    pub fn prepare<P: Posix>(&self, posix: &mut Recorded<P>) -> Result<(), String> {
+        for dir in 0..SHARED_DIRS {
+            expected("mkdir", posix.mkdir(format!("/d{dir}"), 0o755))?;
+        }
+        for file in 0..SHARED_FILES {
+            let flags = OpenFlags::RDWR | OpenFlags::CREAT;
+            let fd = posix.open(format!("/shared{file}"), flags, 0o644);
+            if let Some(fd) = expected("create", fd)? {
+                expected("close", posix.close(fd))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Client `id` does its operations, behind [`Torture::prepare`]; it comes back.
+    ///
+    /// # Errors
+    /// An error that the load did not provoke, in one sentence.
+    pub fn client<P: Posix>(
+        self,
+        id: u32,
+        posix: Recorded<P>,
+        random: Stream,
+    ) -> Result<Recorded<P>, String> {
+        let mut one = One { load: self, id, posix, random, open: Vec::new(), appends: BTreeSet::new() };
+        one.run().map(|()| one.posix)
     }
 }
 
@@ -100,17 +122,17 @@ pub(super) fn expected<T>(what: &str, result: Result<T>) -> Result<Option<T>, St
     }
 }
 
-struct One {
+struct One<P> {
     load: Torture,
     id: u32,
-    posix: Recorded<Process>,
+    posix: Recorded<P>,
     random: Stream,
     open: Vec<Fd>,
     /// Of these, the ones that append. (An appending `pwrite` would tell nobody where it went.)
     appends: BTreeSet<Fd>,
 }
 
-impl One {
+impl<P: Posix> One<P> {
     fn run(&mut self) -> Result<(), String> {
         for _ in 0..self.load.ops {
             self.step()?;

@@ -6,7 +6,7 @@ use granary_ext4::JournalShare;
 use granary_units::{Dest, Payload};
 use granary_vfs::{
     Access, Allocate, Attr, Cred, Dirent, Fd, FileKind, FsError, Ino, OpenFlags, Posix, RenameFlags, Result,
-    SetTime, Stat, StatFs, Time, Whence,
+    SetTime, SetXattr, Stat, StatFs, Time, Whence,
 };
 use rustix::fs::{self as sys, AtFlags, FallocateFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::{Errno, pread, pwrite, read, write};
@@ -30,6 +30,9 @@ pub const MKFS: &[&str] = &[
 ];
 /// How it is mounted: no transaction commits by its age.
 pub const MOUNT: &str = "commit=900";
+
+/// Bytes of the largest value of an extended attribute, and of the longest list of names (XATTR_SIZE_MAX, XATTR_LIST_MAX).
+const LARGEST_ATTRIBUTE: usize = 1 << 16;
 
 /// The part of the journal that the largest transaction of a Linux of this release ("6.18.5-x") takes: a quarter, since
 /// 6.11 a third (commit a794c9ad026f, "jbd2: increase maximum transaction size"; `/proc/fs/jbd2/DEV/info` shows the blocks).
@@ -309,6 +312,47 @@ impl Posix for KernelClient {
         sys::ftruncate(file, size).map_err(failed)
     }
 
+    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
+        let mut value = vec![0; LARGEST_ATTRIBUTE];
+        let got = sys::getxattr(self.path(path), name, &mut value[..]).map_err(failed)?;
+        value.truncate(got);
+        Ok(value)
+    }
+
+    fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        let how = match how {
+            SetXattr::Any => sys::XattrFlags::empty(),
+            SetXattr::Create => sys::XattrFlags::CREATE,
+            SetXattr::Replace => sys::XattrFlags::REPLACE,
+        };
+        sys::setxattr(self.path(path), name, value, how).map_err(failed)
+    }
+
+    fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
+        sys::removexattr(self.path(path), name).map_err(failed)
+    }
+
+    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+        let mut names = vec![0; LARGEST_ATTRIBUTE];
+        let got = sys::listxattr(self.path(path), &mut names[..]).map_err(failed)?;
+        let all = names[..got].split(|&b| b == 0).filter(|name| !name.is_empty());
+        Ok(all.map(<[u8]>::to_vec).collect())
+    }
+
+    fn open_unnamed(&mut self, dir: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
+        let flags = OFlags::from_bits_retain(flags.bits()) | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let fd = sys::open(self.path(dir), flags, Mode::from_raw_mode(mode.into())).map_err(failed)?;
+        let number = fd.as_raw_fd() as u32;
+        self.files.insert(number, fd);
+        Ok(Fd(number))
+    }
+
+    fn link_open(&mut self, fd: Fd, new: impl AsRef<[u8]>) -> Result<()> {
+        let open = format!("/proc/self/fd/{}", self.file(fd)?.as_raw_fd());
+        let new = self.path(new);
+        sys::linkat(sys::CWD, open, sys::CWD, new, AtFlags::SYMLINK_FOLLOW).map_err(failed)
+    }
+
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
         sys::mkdir(self.path(path), Mode::from_raw_mode(mode.into())).map_err(failed)
     }
@@ -432,6 +476,19 @@ mod tests {
         let names: Vec<_> = c.list("/d").expect("list").into_iter().map(|e| e.name).collect();
         assert!(names.contains(&b"f".to_vec()), "{names:?}");
         c.rename("/d/f", "/h").expect("rename");
+        let fd = c.open_unnamed("/d", OpenFlags::RDWR, 0o600).expect("unnamed");
+        c.link_open(fd, "/d/named").expect("a name");
+        assert_eq!(c.stat("/d/named").expect("stat").ino, c.fstat(fd).expect("fstat").ino);
+        c.close(fd).expect("close");
+        let value: Vec<u8> = (0..20).collect();
+        // Not every file system has attributes of users.
+        if c.setxattr("/h", b"user.a", &value, SetXattr::Create) != Err(FsError::NotSupported) {
+            assert_eq!(c.getxattr("/h", b"user.a").expect("reads"), value);
+            assert_eq!(c.setxattr("/h", b"user.a", b"", SetXattr::Create), Err(FsError::Exists));
+            assert!(c.listxattr("/h").expect("lists").contains(&b"user.a".to_vec()));
+            c.removexattr("/h", b"user.a").expect("removes");
+            assert_eq!(c.getxattr("/h", b"user.a"), Err(FsError::NoAttribute));
+        }
         c.unlink("/h").expect("unlink");
         c.sync().expect("sync");
     }

@@ -57,6 +57,15 @@ impl FromStr for Replay {
     }
 }
 
+/// How a drive lies about FLUSH: whether the explorer finds it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Lie {
+    /// The last flush before the power failure did nothing
+    LastFlush,
+    /// No flush did anything
+    Flushes,
+}
+
 /// Arguments of `granary crash`.
 #[derive(Args, Clone)]
 pub struct CrashArgs {
@@ -92,11 +101,21 @@ pub struct CrashArgs {
     pub stop: bool,
     /// Do one crash point once more, as a report names it; needs one file system and one load
     #[arg(long, value_name = "RUN:PLACE")]
-    pub replay: Option<Replay>,
+    pub replay: Option<String>,
     /// File of failures: those in it are tried first, and stay until they pass; new ones are added
     #[arg(long, value_name = "FILE")]
     pub failures: Option<PathBuf>,
     /// Print a JSON object instead of tables
     #[arg(long)]
     pub json: bool,
+    /// Instead, a file system of this machine's kernel (ext4, xfs, btrfs), mounted on a drive that is recorded; needs root. Loads are
+    /// `torture`, `programs`, or a short program
+    #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures"])]
+    pub kernel: Option<String>,
+    /// With --kernel: an image of each state that is complained about is kept in this directory, as the power failure left it
+    #[arg(long, value_name = "DIR")]
+    pub keep_image: Option<PathBuf>,
+    /// With --kernel, for tests: the drive lies about FLUSH
+    #[arg(long, value_enum, hide = true)]
+    pub lie: Option<Lie>,
 }

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage.
 
+mod kernel;
+
 use crate::cli::crash::{CrashArgs, Mode, Replay};
 use crate::failure::Failure;
 use crate::progress::Fraction;
@@ -20,6 +22,14 @@ const USUAL_TIME: Duration = Duration::from_secs(60);
 
 /// Runs the command.
 pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
+    if let Some(kernel) = &args.kernel {
+        return kernel::run(args, kernel);
+    }
+    if args.keep_image.is_some() || args.lie.is_some() {
+        return Err(Failure::usage(
+            "--keep-image keeps images of the kernel's file systems: it goes with --kernel",
+        ));
+    }
     if args.list {
         outln!("file systems:\n  {}", names(FILE_SYSTEMS).join("\n  "));
         outln!("loads:\n  {}", LOADS.join("\n  "));
@@ -28,12 +38,13 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     let targets = targets(&args.fs)?;
     let loads = loads(&args.load)?;
     if let Some(replay) = &args.replay {
+        let replay: Replay = replay.parse().map_err(Failure::usage)?;
         let ([target], [load]) = (&targets[..], &loads[..]) else {
             return Err(Failure::usage(
                 "--replay needs --fs and --load with one name each, as the report names them",
             ));
         };
-        return again(args, target, load, replay);
+        return again(args, target, load, &replay);
     }
     let known = args.failures.as_deref().map(read).transpose()?.unwrap_or_default();
     let (mut still, mut found) = (Vec::new(), 0);

@@ -4,6 +4,7 @@ mod cli;
 mod commit;
 mod common;
 mod crash;
+mod crash_kernel;
 mod export;
 mod fio_counts;
 mod grow;

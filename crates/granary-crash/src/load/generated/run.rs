@@ -12,24 +12,22 @@ use super::core::{By, Core, Flush, Move, Names, Size, Space, Where, parent};
 use crate::load::torture::expected;
 use crate::recorded::Recorded;
 use granary_units::{PAGE_SIZE, Payload};
-use granary_vfs::{
-    Allocate, Fd, FileKind, MapHow, OpenFlags, Posix, Process, RenameFlags, SetTime, SetXattr, Time,
-};
+use granary_vfs::{Allocate, Fd, FileKind, MapHow, OpenFlags, Posix, RenameFlags, SetTime, SetXattr, Time};
 
 /// A file that a call needs: three pages and a part of a fourth.
 const LEN: usize = 3 * PAGE_SIZE + 123;
 const PAGE: u64 = PAGE_SIZE as u64;
 const XATTR: &[u8] = b"user.a";
 
-pub(super) struct Runner<'a> {
-    pub(super) posix: &'a mut Recorded<Process>,
+pub(super) struct Runner<'a, P> {
+    pub(super) posix: &'a mut Recorded<P>,
 }
 
 fn fill(len: usize) -> Payload<'static> {
     Payload::Fill { word: 1, len }
 }
 
-impl Runner<'_> {
+impl<P: Posix> Runner<'_, P> {
     /// The state that programs begin from.
     pub(super) fn prepare(&mut self) -> Result<(), String> {
         for path in ["/foo", "/A/foo", "/B/foo"] {
