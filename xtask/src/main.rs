@@ -1,4 +1,4 @@
-//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`.
+//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask fuzz`.
 //!
 //! Exit codes: 0 nothing found, 1 a check found something, 2 usage or environment.
 
@@ -8,6 +8,7 @@
 #[macro_use]
 #[allow(dead_code, unused_macros, reason = "shared with the command line, which uses all of it")]
 mod out;
+mod fuzz;
 mod plants;
 mod soak;
 
@@ -31,12 +32,15 @@ enum Task {
     Soak(soak::Args),
     /// Looks for the bugs that are planted for the crash explorer.
     Plants(plants::Args),
+    /// Tries input from outside: images, headers, logs, commands, workloads, job files, testbeds, traces.
+    Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
     let found = match Cli::parse().task {
         Task::Soak(args) => soak::run(&args),
         Task::Plants(args) => plants::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
     };
     let found = found.and_then(|found| {
         out::finish().map_err(|e| format!("writing to stdout: {e}"))?;

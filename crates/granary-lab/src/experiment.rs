@@ -16,6 +16,7 @@ use crate::drive::trace::Phase;
 use crate::drive::trace::native::Header;
 use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
+use crate::memory;
 use crate::phase::{Snapshot, phase};
 use crate::record::{
     Amplification, Bytes2, Cleaning, OpType, Ops, PageCache, Period, Processors, RECORD_VERSION, Record,
@@ -196,7 +197,7 @@ impl Experiment {
         let name = fs.name;
         let mut recorded = None;
         let devices = self.testbed.devices_with(fs, |config| {
-            let bare = Arc::new(Mssd::new(config).map_err(|e| LabError::run(name, "mkfs", e))?);
+            let bare = Arc::new(memory::ssd(&self.testbed.name, config, memory::Use::NEW)?);
             recorded = self.recorded(config, &bare)?;
             Ok(match &recorded {
                 Some(recorded) => recorded.clone(),

@@ -8,6 +8,7 @@
 //! The date comes from the caller: nothing here reads a clock.
 
 use crate::error::LabError;
+use crate::memory;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, OtherDevices, Testbed};
 use granary_device::{Devices, Drive, Need, Role};
@@ -86,6 +87,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         e => e.into(),
     };
     let host = at(path);
+    memory::image_fits(&path.display().to_string(), whole.drive.as_ref())?;
     Image::create_on(&*host, &devices_of(&whole), meta, new.force).map_err(unmade)?;
     let _ = host.remove(LISTS);
     let Some(entry) = entry else { return Ok(()) };
@@ -328,6 +330,7 @@ fn judge_header(path: &Path, host: Testbed, devices: &ImageDevices) -> Result<Te
     };
     let refused = |why| ImageError::Header { path: path.to_owned(), why };
     all.validate().map_err(refused)?;
+    memory::image_fits(&path.display().to_string(), all.drive.as_ref())?;
     Ok(all)
 }
 

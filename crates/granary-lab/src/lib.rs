@@ -13,6 +13,7 @@ pub mod drive;
 mod error;
 pub mod experiment;
 pub mod image;
+pub mod memory;
 pub mod phase;
 pub mod record;
 pub mod registry;

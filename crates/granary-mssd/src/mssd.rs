@@ -451,6 +451,8 @@ impl Drive for Mssd {
         data: Streamed<'_>,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
+        // A page far beyond the end has no address of its bytes.
+        self.range(lpa, 1)?;
         self.byte_range(lpa.byte().offset(from as u64), data.len())?;
         assert!(from + data.len() <= PAGE_SIZE, "{} bytes from {from} on leave the page", data.len());
         self.call(now, |s| s.stream(&self.at_clock, now, lpa, from, data, what))

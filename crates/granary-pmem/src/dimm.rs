@@ -136,7 +136,9 @@ impl<M: Medium> Dimm<M> {
         what: Structure,
     ) -> Result<Nanos, DriveError> {
         assert!(from + data.len() <= PAGE_SIZE, "{} bytes from {from} on leave the page", data.len());
-        self.range(lpa.byte(), PAGE_SIZE)?;
+        if lpa.0 >= self.pages {
+            return Err(DriveError::OutOfRange { what: format!("a stream to {lpa}"), pages: self.pages });
+        }
         self.call(now, |s| s.stream(core, now, lpa, from, data, what))
     }
 

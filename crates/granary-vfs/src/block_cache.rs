@@ -13,14 +13,14 @@
 mod table;
 
 use crate::error::Result;
-use granary_device::{Port, Structure};
+use granary_device::{DriveError, Port, Structure};
 use granary_sim::sync::Mutex;
 use granary_units::{Bytes, LINE_SIZE, Lpa, PAGE_SIZE, Page, prefetch, prefetch_at};
 use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use table::Table;
 
 /// A metadata block in host memory.
@@ -161,6 +161,8 @@ impl Inner {
 pub struct BlockCache {
     port: Port,
     capacity: usize,
+    /// Blocks that the device is known to have; it may have grown since.
+    end: AtomicU64,
     inner: parking_lot::Mutex<Inner>,
 }
 
@@ -168,7 +170,7 @@ impl BlockCache {
     /// A cache of at most `capacity` (pinned and held blocks may exceed it), reading through `port`.
     pub fn new(port: Port, capacity: Bytes) -> BlockCache {
         let capacity = (capacity.0 / PAGE_SIZE as u64).max(1) as usize;
-        BlockCache { port, capacity, inner: parking_lot::Mutex::default() }
+        BlockCache { port, capacity, end: AtomicU64::new(0), inner: parking_lot::Mutex::default() }
     }
 
     /// The block at `lpa`, read from the drive where it is not in memory.
@@ -176,6 +178,7 @@ impl BlockCache {
     /// # Errors
     /// Of the drive.
     pub fn get(&self, lpa: Lpa, what: Structure) -> Result<Arc<Block>> {
+        self.exists(lpa)?;
         self.get_window(lpa, lpa.0..lpa.0 + 1, what)
     }
 
@@ -186,6 +189,8 @@ impl BlockCache {
     /// Of the drive.
     pub fn get_window(&self, lpa: Lpa, window: Range<u64>, what: Structure) -> Result<Arc<Block>> {
         debug_assert!(window.contains(&lpa.0));
+        // The table is as long as the largest number in it, and damaged media name any.
+        self.exists(lpa)?;
         let block = self.entry(lpa.0, what);
         if block.loaded.load(Relaxed) {
             return Ok(block);
@@ -196,7 +201,7 @@ impl BlockCache {
             return Ok(Arc::clone(&block));
         }
         let around: Vec<Arc<Block>> = window
-            .filter(|&n| n != lpa.0)
+            .filter(|&n| n != lpa.0 && n < self.end.load(Relaxed))
             .map(|n| self.entry(n, what))
             .filter(|b| !b.loaded.load(Relaxed))
             .collect();
@@ -305,6 +310,19 @@ impl BlockCache {
     /// Whether no block is in memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The device has this block.
+    fn exists(&self, lpa: Lpa) -> Result<()> {
+        if lpa.0 < self.end.load(Relaxed) {
+            return Ok(());
+        }
+        let pages = self.port.info().pages;
+        self.end.store(pages, Relaxed);
+        if lpa.0 < pages {
+            return Ok(());
+        }
+        Err(DriveError::OutOfRange { what: format!("block {lpa}"), pages }.into())
     }
 
     fn entry(&self, n: u64, what: Structure) -> Arc<Block> {

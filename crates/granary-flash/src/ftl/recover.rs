@@ -128,8 +128,11 @@ impl<M: Medium> Ftl<M> {
         // What was called stale stays so: a trimmed page that comes back must not change later on.
         self.nand.sync()?;
         let blocks = self.config.geometry.blocks();
-        self.l2p = empty_map(self.l2p.len());
-        self.live = LiveMap::new(self.config.geometry.pages());
+        // Tables of a drive that is being made are empty, and a second map beside the first might not fit into memory.
+        if self.seq > 0 || self.mapped > 0 {
+            self.l2p = empty_map(self.l2p.len());
+            self.live = LiveMap::new(self.config.geometry.pages());
+        }
         self.valid = ValidCounts::new(blocks);
         (self.seq, self.mapped, self.lost_blocks, self.read_only) = (0, 0, 0, false);
         self.cursors = [0; Stream::COUNT];

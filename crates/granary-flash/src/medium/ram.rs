@@ -3,12 +3,17 @@
 //! ```text
 //!   chunks[c] ---> [Slot; 2048 or more]    whole blocks; nothing allocated while all of them are erased
 //!                  Slot = Page (16 B handle) + Oob (16 B)  = 32 B, half a cache line
+//!   rows[b]   { lpa, seq, step }          a block that preconditioning filled, where its chunk has no slots: page i holds
+//!                                         logical page n = lpa + i * step, with sequence number seq + i * step and the word n
 //! ```
 //!
 //! Memory: 10 B for each block, 32 B for each page of a chunk in use, and for each page that is no repeated word 64 B for each
 //! of its lines that is not zero (4 KiB where those are many), until the FTL calls it stale ([`Medium::forget`]) or its block
 //! is erased. So memory follows the live data, not the capacity nor the amount ever written. Chunks rather
 //! than blocks, so that a random read waits for one cache miss, the slot's: the table of chunks is small.
+//!
+//! A drive that was filled at once takes 16 B for each block, not 32 B for each page, until its blocks are written: a chunk
+//! gets its slots when one of its pages changes.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::{Page, prefetch};
@@ -49,8 +54,35 @@ pub struct RamMedium {
     chunks: Vec<Chunk>,
     programmed: Vec<u16>,
     wear: Vec<Wear>,
+    /// Of each block what it was filled with; empty where none was filled. It counts where a chunk has no slots: then each of
+    /// its programmed blocks is as filled.
+    rows: Vec<Row>,
     /// Stale pages that still hold their content; none of them in an erased block.
     stale: Vec<(u32, u32)>,
+}
+
+/// A block whose pages hold the words of their own numbers: those of its first page, and what each page adds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    seq: u64,
+    lpa: u32,
+    step: u32,
+}
+
+impl Row {
+    #[inline]
+    fn oob(self, page: u32) -> Oob {
+        Oob {
+            seq: self.seq + page as u64 * self.step as u64,
+            lpa: self.lpa.wrapping_add(page.wrapping_mul(self.step)),
+        }
+    }
+
+    #[inline]
+    fn slot(self, page: u32) -> Slot {
+        let oob = self.oob(page);
+        Slot { page: Page::word(oob.lpa as u64), oob }
+    }
 }
 
 impl RamMedium {
@@ -63,6 +95,7 @@ impl RamMedium {
             chunks: vec![Chunk::default(); blocks.div_ceil(1 << chunk_shift) as usize],
             programmed: vec![0; blocks as usize],
             wear: vec![Wear::default(); blocks as usize],
+            rows: Vec::new(),
             stale: Vec::with_capacity(STALE),
         }
     }
@@ -72,13 +105,19 @@ impl RamMedium {
         self.chunks.resize(blocks.div_ceil(1 << self.chunk_shift) as usize, Chunk::default());
         self.programmed.resize(blocks as usize, 0);
         self.wear.resize(blocks as usize, Wear::default());
+        if !self.rows.is_empty() {
+            self.rows.resize(blocks as usize, Row::default());
+        }
     }
 
     fn drop_stale(&mut self) {
         let mut stale = std::mem::take(&mut self.stale);
         for (block, page) in stale.drain(..) {
-            let slot = self.slot_mut(BlockNo(block), page);
-            if !slot.page.is_word() {
+            let (chunk, slot) = self.place(BlockNo(block), page);
+            // A block as it was filled holds words only.
+            if let Some(slot) = self.chunks[chunk].slots.get_mut(slot)
+                && !slot.page.is_word()
+            {
                 slot.page = Page::ZERO;
             }
         }
@@ -92,10 +131,11 @@ impl RamMedium {
         ((block.0 >> self.chunk_shift) as usize, (within * self.pages_per_block + page) as usize)
     }
 
+    /// The slot of a page; none where its chunk has none, and then [`RamMedium::row`] says what the page holds.
     #[inline]
-    fn slot(&self, block: BlockNo, page: u32) -> &Slot {
+    fn slot(&self, block: BlockNo, page: u32) -> Option<&Slot> {
         let (chunk, slot) = self.place(block, page);
-        &self.chunks[chunk].slots[slot]
+        self.chunks[chunk].slots.get(slot)
     }
 
     #[inline]
@@ -104,14 +144,35 @@ impl RamMedium {
         &mut self.chunks[chunk].slots[slot]
     }
 
+    /// What a block was filled with, whose chunk has no slots.
+    #[cold]
+    fn row(&self, block: BlockNo) -> Row {
+        self.rows[block.0 as usize]
+    }
+
     /// The first page of a block is programmed.
     fn begin_block(&mut self, block: BlockNo) {
         let (chunk, _) = self.place(block, 0);
-        let chunk = &mut self.chunks[chunk];
-        chunk.used += 1;
-        if chunk.slots.is_empty() {
-            chunk.slots = vec![EMPTY; (self.pages_per_block as usize) << self.chunk_shift];
+        self.open_chunk(chunk);
+        self.chunks[chunk].used += 1;
+    }
+
+    /// Gives a chunk its slots, with what its blocks were filled with.
+    fn open_chunk(&mut self, chunk: usize) {
+        if !self.chunks[chunk].slots.is_empty() {
+            return;
         }
+        let (n, first) = (self.pages_per_block as usize, (chunk as u32) << self.chunk_shift);
+        let mut slots = vec![EMPTY; n << self.chunk_shift];
+        if self.chunks[chunk].used > 0 {
+            for (slots, b) in slots.chunks_exact_mut(n).zip(first..) {
+                if self.programmed.get(b as usize).is_some_and(|&p| p > 0) {
+                    let row = self.rows[b as usize];
+                    slots.iter_mut().zip(0..).for_each(|(slot, page)| *slot = row.slot(page));
+                }
+            }
+        }
+        self.chunks[chunk].slots = slots;
     }
 }
 
@@ -127,8 +188,13 @@ impl Medium for RamMedium {
 
     #[inline]
     fn read(&self, block: BlockNo, page: u32) -> io::Result<(Page, Oob)> {
-        let slot = self.slot(block, page);
-        Ok((slot.page.clone(), slot.oob))
+        Ok(match self.slot(block, page) {
+            Some(slot) => (slot.page.clone(), slot.oob),
+            None => {
+                let slot = self.row(block).slot(page);
+                (slot.page, slot.oob)
+            }
+        })
     }
 
     #[inline]
@@ -140,18 +206,57 @@ impl Medium for RamMedium {
 
     #[inline]
     fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob> {
-        Ok(self.slot(block, page).oob)
+        Ok(match self.slot(block, page) {
+            Some(slot) => slot.oob,
+            None => self.row(block).oob(page),
+        })
     }
 
     #[inline]
     fn program(&mut self, block: BlockNo, page: u32, content: &Page, oob: Oob) -> io::Result<()> {
-        let programmed = &mut self.programmed[block.0 as usize];
-        assert_eq!(*programmed as u32, page, "pages of a block are programmed in order");
-        *programmed += 1;
+        let programmed = self.programmed[block.0 as usize];
+        assert_eq!(programmed as u32, page, "pages of a block are programmed in order");
         if page == 0 {
             self.begin_block(block);
         }
+        self.programmed[block.0 as usize] = programmed + 1;
         *self.slot_mut(block, page) = Slot { page: content.packed(Page::FEW_LINES), oob };
+        Ok(())
+    }
+
+    fn program_block(
+        &mut self,
+        block: BlockNo,
+        first: Oob,
+        step: u32,
+        mut content: impl FnMut(u32) -> Page,
+    ) -> io::Result<()> {
+        assert_eq!(self.programmed[block.0 as usize], 0, "only an erased block is programmed as a whole");
+        let (chunk, row) = (self.place(block, 0).0, Row { seq: first.seq, lpa: first.lpa, step });
+        // As many pages hold the word of their own number.
+        let (mut own, mut other) = (0, None);
+        while own < self.pages_per_block && other.is_none() {
+            let page = content(row.oob(own).lpa);
+            match page == row.slot(own).page {
+                true => own += 1,
+                false => other = Some(page),
+            }
+        }
+        if other.is_none() && self.chunks[chunk].slots.is_empty() {
+            self.rows.resize(self.programmed.len(), Row::default());
+            self.rows[block.0 as usize] = row;
+            self.programmed[block.0 as usize] = self.pages_per_block as u16;
+            self.chunks[chunk].used += 1;
+            return Ok(());
+        }
+        for page in 0..self.pages_per_block {
+            let Slot { page: word, oob } = row.slot(page);
+            let page_content = match page < own {
+                true => word,
+                false => other.take().unwrap_or_else(|| content(oob.lpa)),
+            };
+            self.program(block, page, &page_content, oob)?;
+        }
         Ok(())
     }
 
@@ -164,7 +269,7 @@ impl Medium for RamMedium {
         chunk.used -= (n > 0) as u32;
         if chunk.used == 0 {
             chunk.slots = Vec::new();
-        } else {
+        } else if !chunk.slots.is_empty() {
             for slot in chunk.slots[first..first + n].iter_mut().filter(|s| !s.page.is_word()) {
                 slot.page = Page::ZERO;
             }
@@ -179,6 +284,7 @@ impl Medium for RamMedium {
 
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()> {
         self.drop_stale();
+        self.open_chunk(self.place(block, 0).0);
         self.slot_mut(block, page).page = content.packed(Page::FEW_LINES);
         Ok(())
     }
@@ -223,5 +329,51 @@ mod tests {
         assert_eq!(medium.chunks[0].slots.capacity(), 0, "erased blocks hold nothing");
         let header = BlockHeader { programmed: 0, erases: 1, bad: false };
         assert_eq!(medium.header(BlockNo(1)).expect("header"), header);
+    }
+
+    /// A block that was filled at once takes no slots, and is the same as one that was programmed page by page, whatever
+    /// is done to it and to its neighbours next.
+    #[test]
+    fn a_filled_block_is_kept_as_its_first_page_until_one_of_its_chunk_changes() {
+        let (first, step) = (Oob { seq: 10, lpa: 3 }, 5);
+        let all = |m: &RamMedium, block: u32| -> Vec<(Page, Oob)> {
+            let n = m.header(BlockNo(block)).expect("header").programmed;
+            (0..n).map(|page| m.read(BlockNo(block), page).expect("read")).collect()
+        };
+        let make = |word: fn(u32) -> Page| {
+            let (mut filled, mut written) = (RamMedium::new(3, 4), RamMedium::new(3, 4));
+            for block in [0, 2] {
+                filled.program_block(BlockNo(block), first, step, word).expect("fill");
+                for page in 0..4 {
+                    let lpa = first.lpa + page * step;
+                    let oob = Oob { seq: first.seq + (page * step) as u64, lpa };
+                    written.program(BlockNo(block), page, &word(lpa), oob).expect("program");
+                }
+            }
+            (filled, written)
+        };
+        let own = |lpa: u32| Page::word(lpa as u64);
+        let changes: [fn(&mut RamMedium); 5] = [
+            |_| {},
+            |m| m.program(BlockNo(1), 0, &Page::word(9), Oob { seq: 99, lpa: 1 }).expect("program"),
+            |m| m.replace(BlockNo(2), 1, &Page::word(9)).expect("replace"),
+            |m| m.erase(BlockNo(0)).expect("erase"),
+            |m| {
+                m.forget(BlockNo(0), 2);
+                m.erase(BlockNo(2)).expect("erase");
+                m.program(BlockNo(2), 0, &Page::word(7), Oob { seq: 98, lpa: 2 }).expect("program");
+            },
+        ];
+        for change in changes {
+            let (mut filled, mut written) = make(own);
+            assert_eq!(filled.chunks[0].slots.capacity(), 0, "what is known needs no memory");
+            change(&mut filled);
+            change(&mut written);
+            for block in 0..3 {
+                assert_eq!(all(&filled, block), all(&written, block), "block {block}");
+            }
+        }
+        let (filled, written) = make(|lpa| Page::word(if lpa == 13 { 1 } else { lpa as u64 }));
+        assert_eq!(all(&filled, 2), all(&written, 2));
     }
 }

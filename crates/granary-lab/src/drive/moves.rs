@@ -11,6 +11,7 @@
 //! completion, context switch) is that of the testbed's host.
 
 use crate::error::LabError;
+use crate::memory;
 use crate::testbed::Testbed;
 use granary_device::{Command, Drive, DriveError, FileEnd, Structure};
 use granary_mssd::{BamSpace, Mssd};
@@ -121,7 +122,7 @@ impl MoveBench<'_> {
     /// As [`MoveBench::run`].
     pub fn one(&self, way: Way, threads: u32) -> Result<Moves, LabError> {
         let t = self.testbed;
-        let drive = Mssd::new(t.ssd()?).map_err(|e| LabError::Usage(e.to_string()))?;
+        let drive = memory::ssd(&t.name, t.ssd()?, memory::Use::NEW)?;
         if !drive.info().bam {
             let why = format!("testbed {} has no [drive.firmware.bam]: there is pebblessd", t.name);
             return Err(LabError::Usage(why));

@@ -57,11 +57,9 @@ pub fn check_bytes(jobs: &[Job]) -> Result<(), LabError> {
 /// New DIMMs of a testbed.
 ///
 /// # Errors
-/// Figures that no DIMM can have.
+/// Figures that no DIMM can have; too little memory.
 pub fn dimm(testbed: &str, config: &DimmConfig) -> Result<Dimm, LabError> {
-    let bad =
-        |e: &dyn std::fmt::Display| LabError::BadTestbed { file: testbed.to_owned(), message: e.to_string() };
-    Dimm::new(config).map_err(|e| bad(&e))
+    crate::memory::nvm(testbed, config)
 }
 
 impl NvmRecord {

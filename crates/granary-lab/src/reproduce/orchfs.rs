@@ -26,12 +26,13 @@ mod files;
 mod plan;
 
 use super::{Alone, Plan, Study};
+use crate::drive::Precondition;
 use crate::drive::bench::Bench;
 use crate::drive::job::{Job, Pattern};
 use crate::error::LabError;
+use crate::memory;
 use crate::testbed::measure::unaligned;
 use granary_device::Drive;
-use granary_mssd::Mssd;
 use granary_orchfs::geometry::{BLOCK, PAGE};
 use granary_orchfs::layout::nodes::SLOT;
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
@@ -98,7 +99,8 @@ fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
 fn bench(plan: &Plan<'_>, rw: &str, block: u64, depth: u32) -> Result<f64, LabError> {
     let (testbed, size) = (plan.whole()?, Bytes::mib(512));
     let failed = |e: &dyn std::fmt::Display| LabError::run("drive", "measure", e);
-    let drive = Mssd::without_data(testbed.ssd()?).map_err(|e| failed(&e))?;
+    let raw = memory::Use { precondition: Precondition::None, content: false };
+    let drive = memory::ssd(&testbed.name, testbed.ssd()?, raw)?;
     drive.fill(Lpa(0), size.0 / PAGE_SIZE as u64, |_| Page::ZERO).map_err(|e| failed(&e))?;
     let jobs = [Job {
         name: rw.to_owned(),

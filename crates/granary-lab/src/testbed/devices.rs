@@ -2,9 +2,10 @@
 
 use super::Testbed;
 use crate::error::LabError;
+use crate::memory;
 use granary_device::{Devices, Drive, Need, Role};
-use granary_mssd::{DriveConfig, Mode, Mssd};
-use granary_pmem::{Dimm, DimmConfig};
+use granary_mssd::{DriveConfig, Mode};
+use granary_pmem::DimmConfig;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::FsEntry;
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,7 @@ impl Testbed {
         self.roles_for(fs)?.into_iter().try_fold(Devices::none(), |all, role| {
             let drive: Arc<dyn Drive> = match role {
                 Role::Ssd => ssd(&self.ssd_for(Some(fs))?)?,
-                Role::Nvm => Arc::new(Dimm::new(self.nvm()?).map_err(|e| LabError::run(fs.name, "mkfs", e))?),
+                Role::Nvm => Arc::new(memory::nvm(&self.name, self.nvm()?)?),
             };
             Ok(all.with(role, drive))
         })
@@ -78,9 +79,7 @@ impl Testbed {
     /// # Errors
     /// As [`Testbed::devices_with`].
     pub fn devices(&self, fs: &FsEntry) -> Result<Devices, LabError> {
-        self.devices_with(fs, |config| {
-            Ok(Arc::new(Mssd::new(config).map_err(|e| LabError::run(fs.name, "mkfs", e))?))
-        })
+        self.devices_with(fs, |config| Ok(Arc::new(memory::ssd(&self.name, config, memory::Use::NEW)?)))
     }
 
     /// The roles of the devices that a file system uses here, in order.

@@ -68,7 +68,8 @@ impl Trace {
             seen.iter().zip(names).map(|(seen, name)| seen.file(name, format)).collect();
         if format == Format::Blocks {
             for r in &mut records {
-                r.offset -= seen[r.file as usize].base(format);
+                // A record of no bytes touches nothing, and may lie before what others touch.
+                r.offset = r.offset.saturating_sub(seen[r.file as usize].base(format));
             }
         }
         // A file of which nothing is touched is empty: what it had is nobody's business.

@@ -16,10 +16,11 @@ use granary_lab::drive::record::Origin;
 use granary_lab::drive::trace::Phase;
 use granary_lab::drive::trace::native::Header;
 use granary_lab::drive::{Precondition, Recorded};
+use granary_lab::memory;
 use granary_lab::report::View;
 use granary_lab::testbed::Testbed;
 use granary_mssd::{DriveConfig, Mode, Mssd};
-use granary_units::Nanos;
+use granary_units::{Bytes, Nanos};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ struct Bed {
     origin: Origin,
     clock: Clock,
     stop: Stop,
+    /// Memory that was to be expected at least.
+    need: Bytes,
 }
 
 /// The drive's configuration from a testbed, with the firmware that the arguments choose.
@@ -79,13 +82,9 @@ impl Bed {
         let clock = Clock::new();
         args.record.as_deref().map(results::writable).transpose()?;
         let stop = Stop::watch()?;
-        check_memory(&plan.config)?;
-        let make = if args.no_data { Mssd::without_data } else { Mssd::new };
-        let bad = |e: granary_mssd::ConfigError| LabError::BadTestbed {
-            file: plan.testbed.clone(),
-            message: e.to_string(),
-        };
-        let drive = Arc::new(make(&plan.config).map_err(bad)?);
+        let how = memory::Use { precondition: plan.precondition, content: !args.no_data };
+        let drive = Arc::new(memory::ssd(&plan.testbed, &plan.config, how)?);
+        let need = memory::Need::of_ssd(&plan.config, how).peak();
         clock.lap("opened");
         plan.precondition
             .apply(&drive, plan.seed, |part| bar.set("precondition", part))
@@ -114,7 +113,7 @@ impl Bed {
             warm: false,
             no_data: args.no_data,
         };
-        Ok(Bed { drive, recorded, origin, clock, stop })
+        Ok(Bed { drive, recorded, origin, clock, stop, need })
     }
 
     /// What is to be called: the drive, or the recorder around it.
@@ -137,6 +136,14 @@ impl Bed {
         });
         if let Some(recorded) = &self.recorded {
             recorded.mark(now, phase);
+        }
+    }
+
+    /// Says how long the parts took, and how much memory.
+    fn report(&self, accesses: u64) {
+        self.clock.report(accesses);
+        if let Some(peak) = memory::peak() {
+            say!("memory: {} estimated, {peak} at its peak", self.need);
         }
     }
 
@@ -202,18 +209,6 @@ fn rate(accesses: u64, seconds: Option<f64>, per: &str) -> Option<String> {
     Some(format!("{:.3} million {per}", accesses as f64 / seconds / 1e6))
 }
 
-/// Refuses a write log that memory has no room for: the drive would be made of it, and the process would die of it.
-fn check_memory(config: &DriveConfig) -> Result<(), LabError> {
-    let log = config.firmware.log_region;
-    if config.firmware.mode != Mode::Log || Vec::<u8>::new().try_reserve_exact(log.0 as usize).is_ok() {
-        return Ok(());
-    }
-    Err(LabError::Usage(format!(
-        "drive.firmware.log_region of {log} is more than this machine's memory has room for: take a smaller one (--set \
-         log_region=256MiB)"
-    )))
-}
-
 /// Prints a record as JSON, or as its table.
 fn print<R: Serialize>(record: &R, args: &DriveArgs, table: impl FnOnce(&R, View) -> String) {
     if args.json {
@@ -245,15 +240,5 @@ mod tests {
         assert_eq!(rate(3000, None, "per second of cpu"), None);
         let told = rate(3_000_000, Some(1.5), "per second of cpu");
         assert_eq!(told.as_deref(), Some("2.000 million per second of cpu"));
-    }
-
-    #[test]
-    fn a_write_log_beyond_memory_is_refused() {
-        let mut config = DriveConfig::bytefs_emulator();
-        check_memory(&config).expect("256 MiB");
-        config.firmware.log_region = granary_units::Bytes(1 << 60);
-        let told = check_memory(&config).expect_err("refused").to_string();
-        assert!(told.contains("drive.firmware.log_region"), "{told}");
-        check_memory(&config.with_mode(Mode::Cache)).expect("has no log");
     }
 }

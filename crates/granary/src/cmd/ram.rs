@@ -5,10 +5,10 @@ use crate::failure::Failure;
 use granary_device::{Devices, Role};
 use granary_lab::drive::trace::native::Header;
 use granary_lab::drive::{Precondition, Recorded};
+use granary_lab::memory;
 use granary_lab::registry::FsEntry;
 use granary_lab::testbed::Testbed;
 use granary_mssd::Mssd;
-use granary_pmem::Dimm;
 use granary_units::Bytes;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl RamDevices {
         let testbed = testbed.clone().with_size(fs, size)?;
         let mut devices = Devices::none();
         if let Some(nvm) = &testbed.device.nvm {
-            let dimm = Dimm::new(nvm).map_err(|e| Failure::usage(e.to_string()))?;
+            let dimm = memory::nvm(&testbed.name, nvm)?;
             devices = devices.with(Role::Nvm, Arc::new(dimm));
         }
         let Some(config) = testbed.drive.clone() else {
@@ -49,7 +49,7 @@ impl RamDevices {
                 Some(_) => Err(Failure::usage("--record records an SSD, and there is none here".to_owned())),
             };
         };
-        let drive = Arc::new(Mssd::new(&config).map_err(|e| Failure::usage(e.to_string()))?);
+        let drive = Arc::new(memory::ssd(&testbed.name, &config, memory::Use::NEW)?);
         let Some(path) = &memory.record else {
             return Ok(RamDevices { devices: devices.with(Role::Ssd, drive), record: None });
         };

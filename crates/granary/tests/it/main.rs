@@ -15,6 +15,7 @@ mod kill;
 mod kill_devices;
 mod mapped;
 mod members;
+mod memory;
 mod mixed;
 mod mount;
 mod moved;

@@ -6,6 +6,7 @@
 //! runs have 74 to 94 entries for each page that cleaning wrote (2.5 to 3.1 million on 33,400).
 
 use crate::error::LabError;
+use crate::memory;
 use crate::testbed::Testbed;
 use granary_device::{Command, Drive, Structure};
 use granary_mssd::{Mode, Mssd};
@@ -39,7 +40,7 @@ pub struct Recovery {
 pub fn recovery(testbed: &Testbed, seed: u64) -> Result<Recovery, LabError> {
     let config = testbed.ssd()?.clone().with_mode(Mode::Log);
     let failed = |e: &dyn std::fmt::Display| LabError::Usage(format!("the recovery experiment: {e}"));
-    let drive = Mssd::new(&config).map_err(|e| failed(&e))?;
+    let drive = memory::ssd(&testbed.name, &config, memory::Use::NEW)?;
     let pages = (config.firmware.log_region.0 / 80 / LINES + 1).min(drive.info().pages);
     drive.fill(Lpa(0), pages, |lpa| Page::word(lpa.0 + 1)).map_err(|e| failed(&e))?;
     let entries = fill(&drive).map_err(|e| failed(&e))?;

@@ -52,7 +52,7 @@ pub fn run(args: &DriveBenchArgs) -> Result<(), Failure> {
     bar.finish();
     let measured = measured?;
     bed.finish()?;
-    bed.clock.report(measured.jobs.iter().map(|j| j.accesses).sum());
+    bed.report(measured.jobs.iter().map(|j| j.accesses).sum());
     bed.origin.warm = args.warm;
     let mut record = DriveRecord::new(bed.origin, &config, &jobs, &measured);
     record.warnings.splice(0..0, warnings);

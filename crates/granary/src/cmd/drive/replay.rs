@@ -53,7 +53,7 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), Failure> {
     bar.finish();
     let replayed = replayed?;
     bed.finish()?;
-    bed.clock.report(replayed.ops.values().map(|o| o.accesses).sum());
+    bed.report(replayed.ops.values().map(|o| o.accesses).sum());
     let mut record = ReplayRecord::new(bed.origin, &config, &name, opened.format.name(), pace, &replayed);
     record.warnings.extend(part_of_a_run(opened.header.as_ref(), &replayed));
     print(&record, &args.drive, replay_table);

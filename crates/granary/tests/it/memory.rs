@@ -1,0 +1,73 @@
+//! Commands that make devices say how much memory they take, and refuse what there is no memory for.
+
+use assert_cmd::Command;
+use granary_units::Bytes;
+
+fn granary() -> Command {
+    Command::cargo_bin("granary").expect("the binary is built")
+}
+
+/// `memory: A estimated, B at its peak`.
+fn told(stderr: &str) -> (f64, f64) {
+    let line = stderr.lines().find_map(|l| l.strip_prefix("memory: ")).unwrap_or_else(|| panic!("{stderr}"));
+    let (estimated, peak) = line.split_once(" estimated, ").expect("two sizes");
+    // One digit behind the point.
+    let size = |text: &str| {
+        let tenths = ["KiB", "MiB", "GiB"].into_iter().find_map(|unit| {
+            let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+            Some(format!("{}{unit}", (number * 10.0).round() as u64).parse::<Bytes>().ok()?.0 as f64 / 10.0)
+        });
+        tenths.unwrap_or_else(|| panic!("{text} is no size"))
+    };
+    (size(estimated), size(peak.strip_suffix(" at its peak").expect("ends so")))
+}
+
+#[test]
+fn the_memory_of_a_bench_is_what_was_estimated_within_a_factor_of_one_and_a_half() {
+    for (testbed, blocks, how) in
+        [("orchfs", "64", "fill"), ("bytefs-emulator", "96", "random:1"), ("spfs", "192", "fill")]
+    {
+        let blocks = format!("blocks_per_plane={blocks}");
+        let mut command = granary();
+        command.args(["drive", "bench", "--testbed", testbed, "--rw", "randread", "--accesses", "2000"]);
+        let out =
+            command.args(["--set", &blocks, "--precondition", how]).assert().code(0).get_output().clone();
+        let (estimated, peak) = told(&String::from_utf8_lossy(&out.stderr));
+        assert!(
+            peak < estimated * 1.5 && estimated < peak * 1.5,
+            "{testbed} {how}: {estimated} estimated, {peak} at its peak"
+        );
+    }
+}
+
+/// Whatever makes devices: benches, runs, mounts in memory, images.
+#[test]
+fn a_command_that_needs_more_memory_than_there_is_says_so_and_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("img");
+    let image = image.to_str().expect("UTF-8");
+    for (args, advice) in [
+        (&["drive", "bench", "--rw", "randread", "--testbed", "orchfs"][..], "--set blocks_per_plane="),
+        (
+            &["run", "varmail", "--scale", "0.001", "--fs", "ext4", "--testbed", "orchfs"],
+            "--set blocks_per_plane=",
+        ),
+        (&["run", "varmail", "--scale", "0.001", "--fs", "nova", "--testbed", "orchfs"], "of memory"),
+        (&["mkfs", image, "--fs", "ext4", "--size", "900GiB"], "--size"),
+    ] {
+        let out = granary().args(args).env("GRANARY_MEMORY", "25MiB").assert().code(2).get_output().clone();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(said.contains("of memory, and there is 25MiB (GRANARY_MEMORY)"), "{args:?}: {said}");
+        assert!(said.contains(advice), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_limit_of_the_shell_is_respected_without_an_abort() {
+    let bench = "ulimit -v 2500000; exec \"$0\" drive bench --testbed orchfs --rw randread --accesses 10";
+    let program = assert_cmd::cargo::cargo_bin("granary");
+    let out = std::process::Command::new("sh").arg("-c").arg(bench).arg(program).output().expect("a shell");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("ulimit -v") && said.contains("--set blocks_per_plane="), "{said}");
+}

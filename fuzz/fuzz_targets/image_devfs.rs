@@ -1,0 +1,7 @@
+#![no_main]
+//! `image-devfs` of `granary_fuzz::Kind`: its bytes from libFuzzer.
+
+use granary_fuzz::Kind;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| Kind::named("image-devfs").expect("a kind").run(bytes));
