@@ -224,7 +224,7 @@ impl Explorer {
             load,
             steps: Box::default(),
             stage: stage.into(),
-            evidence,
+            evidence: evidence.into(),
         }
     }
 }

@@ -25,9 +25,9 @@ pub use campaign::{Campaign, Tally};
 pub use explorer::{At, Coverage, Effort, Explorer, Failure, Path, Phase, Place, Report, panic_text};
 pub use faulty::{Faults, Trip};
 pub use load::{
-    Appended, Churn, Clean, Clients, Filebench, FromFile, Full, LOADS, Late, Load, Mapped, Names, NearFull,
-    Private, Resize, Rights, Sequence, Sequences, Sparse, Torture, Unnamed, by_name as load_by_name,
-    load_from_file,
+    Appended, Churn, Clean, Clients, Crowd, Filebench, FromFile, Full, LOADS, Late, Load, Mapped, Names,
+    NearFull, Private, Resize, Rights, Sequence, Sequences, Sparse, Torture, Unnamed,
+    by_name as load_by_name, load_from_file,
 };
 pub use oracle::{Promises, Verdict, exercise};
 pub use recorded::{Budget, Recorded};

@@ -8,6 +8,7 @@ mod access;
 mod appended;
 mod churn;
 mod clean;
+mod crowd;
 mod filebench;
 mod from_file;
 mod full;
@@ -25,6 +26,7 @@ pub use access::Rights;
 pub use appended::Appended;
 pub use churn::Churn;
 pub use clean::Clean;
+pub use crowd::Crowd;
 pub use filebench::Filebench;
 pub use from_file::{FromFile, load_from_file};
 pub use full::Full;
@@ -137,6 +139,7 @@ pub const LOADS: &[&str] = &[
     "unnamed",
     "access",
     "private",
+    "crowd",
     "near-full",
     "varmail",
     "fileserver",
@@ -160,6 +163,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         "long" => Arc::new(Torture::long()),
         "late" => Arc::new(Late::default()),
         "full" => Arc::new(Full::default()),
+        "crowd" => Arc::new(Crowd::default()),
         "clean" => Arc::new(Clean::default()),
         "appended" => Arc::new(Appended::default()),
         "sparse" => Arc::new(Sparse::default()),

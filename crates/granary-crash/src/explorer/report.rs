@@ -69,7 +69,7 @@ pub struct Failure {
     /// In which life and what it was doing.
     pub stage: Box<str>,
     /// One sentence for each violation.
-    pub evidence: Vec<String>,
+    pub evidence: Box<[String]>,
 }
 
 impl Failure {

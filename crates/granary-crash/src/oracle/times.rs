@@ -230,9 +230,9 @@ mod tests {
             let (mut m, wrong) = model();
             let id = make(&mut m);
             let horizon = m.stamps.tick();
-            m.keep(id, horizon, false);
+            m.keep(id, horizon, false, true);
             assert_eq!(wrong(&m, NodeId::ROOT), 0);
-            m.keep(NodeId::ROOT, horizon, false);
+            m.keep(NodeId::ROOT, horizon, false, true);
             assert_eq!(wrong(&m, NodeId::ROOT), 2, "both times");
         });
         run.expect("no deadlock");
@@ -248,7 +248,7 @@ mod tests {
                 let by = m.begin_access_list(id, None);
                 m.end_access_list(id, by, Some(mode));
                 let horizon = m.stamps.tick();
-                m.keep(id, horizon, false);
+                m.keep(id, horizon, false, true);
                 assert_eq!(wrong(&m, id), moved, "mode {mode:o}");
             }
         });

@@ -37,7 +37,7 @@ pub(super) fn run(bytes: &[u8]) {
             }
             _ => {
                 now = ask(&*drive, now, end, &mut n).map_or(now, |done| now.max(done));
-                if n.byte() % 4 > 0 {
+                if !n.byte().is_multiple_of(4) {
                     now += Nanos(u64::from(n.short()));
                 }
             }
@@ -81,13 +81,13 @@ fn ask(drive: &dyn Drive, now: Nanos, end: u64, n: &mut Numbers<'_>) -> Result<N
         6 => drive.submit(now, Command::Recover),
         7 => {
             let pages = vec![Page::word(n.wild(1000)); n.below(40)];
-            let end = FileEnd { valid: n.short(), grew: n.byte() % 2 == 0 };
+            let end = FileEnd { valid: n.short(), grew: n.byte().is_multiple_of(2) };
             let (ino, offset) = (n.wild(4), n.wild(64) as u32);
             drive.submit(now, Command::FsWrite { lpa, pages: &pages, ino, offset, end, what: WHAT })
         }
         8 => drive.submit(now, Command::Remap { src: lpa, dst: Lpa(n.wild(end)), count: n.wild(16) }),
         9 => {
-            let most = if n.byte() % 8 == 0 { 400 } else { 4 };
+            let most = if n.byte().is_multiple_of(8) { 400 } else { 4 };
             let mut range = |_| RemapRange { src: Lpa(n.wild(end)), dst: Lpa(n.wild(end)), count: n.wild(8) };
             let ranges: Vec<RemapRange> = (0..most).map(&mut range).collect();
             drive.submit(now, Command::RemapKeep { ranges: &ranges })
@@ -95,7 +95,7 @@ fn ask(drive: &dyn Drive, now: Nanos, end: u64, n: &mut Numbers<'_>) -> Result<N
         10 => drive.submit(now, Command::BamReset),
         11 => drive.submit(now, Command::BamNames { out: &mut Vec::new() }),
         12 => {
-            let ino = (n.byte() % 2 == 0).then(|| n.wild(4));
+            let ino = n.byte().is_multiple_of(2).then(|| n.wild(4));
             drive.submit(now, Command::BamRead { ino, out: &mut Vec::new() })
         }
         13 => {

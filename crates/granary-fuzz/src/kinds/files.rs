@@ -119,7 +119,7 @@ pub(super) fn header(bytes: &[u8]) {
 pub(super) fn journal(bytes: &[u8]) {
     let mut n = Numbers::new(bytes);
     let host = died();
-    if n.byte() % 4 > 0 {
+    if !n.byte().is_multiple_of(4) {
         groups(&host, &mut n);
     } else {
         let name = [DRAM, FLASH, NVM, WAL, EPOCH, COUNTERS][n.below(6)];

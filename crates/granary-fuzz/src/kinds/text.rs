@@ -135,7 +135,7 @@ pub(super) fn record() -> Vec<u8> {
 fn read_trace(bytes: &[u8]) {
     let chosen = bytes.first().map(|b| Format::ALL[usize::from(*b) % Format::ALL.len()]);
     for format in [None, chosen] {
-        let choice = Choice { format, cut: bytes.len() % 2 == 0, ..Choice::default() };
+        let choice = Choice { format, cut: bytes.len().is_multiple_of(2), ..Choice::default() };
         let input = Box::new(Cursor::new(bytes.to_vec()));
         let mut trace = match trace::read("fuzz", input, bytes.len() as u64, &choice) {
             Ok(trace) => trace,
