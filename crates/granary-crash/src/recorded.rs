@@ -172,7 +172,6 @@ impl<P: Posix> Recorded<P> {
 
     fn renamed(&self, begun: Option<NameChange>, call: &str, path: &[u8], result: &Result<()>) {
         match begun {
-            Some(_) if matches!(result, Err(FsError::Drive(_))) => {}
             Some(change) => self.promises.with(|m| m.end_names(change, fate(result))),
             None if result.is_ok() => self.confused(call, path),
             None => {}
