@@ -88,12 +88,15 @@ pub fn recover(
     }
     let mut b = store.pm.batch();
     let mut gone = Vec::new();
-    for (number, file) in &survey.files {
-        let there = match alone::is(file.inode.identity.ino) {
-            true => has_name(store, lower, *number, changes_below, said)?,
-            false => is_below(lower, file.inode.identity)?,
-        };
-        if !there {
+    // First those that are here alone: below, they take the names away that others may have been back under.
+    let is_alone = |file: &File| alone::is(file.inode.identity.ino);
+    for (number, _) in survey.files.iter().filter(|(_, file)| is_alone(file)) {
+        if !has_name(store, lower, *number, changes_below, said)? {
+            gone.push(*number);
+        }
+    }
+    for (number, file) in survey.files.iter().filter(|(_, file)| !is_alone(file)) {
+        if !is_below(lower, file.inode.identity)? {
             gone.push(*number);
         }
     }

@@ -94,13 +94,16 @@ fn a_campaign_looks_at_the_same_points_with_one_worker_and_with_two() {
     assert!(alone.iter().all(|t| t.3 >= 6), "{alone:?}");
 }
 
-/// Places that runs failed at once: NILFS2's fsync did not wait for the FLUSH of another, F2FS's marked node overtook its data.
+/// Places that runs failed at once: NILFS2's fsync did not wait for the FLUSH of another, F2FS's marked node overtook its data, SPFS
+/// looked for a file below that its own recovery had just removed.
 #[test]
 fn places_that_failed_before_are_sound() {
-    for (fs, load, seed, path) in
-        [("nilfs2@volatile", "torture", 0, "l32-.0"), ("f2fs@volatile", "torture", 2, "lt2296598.1")]
-    {
+    for (fs, load, errors, seed, path) in [
+        ("nilfs2@volatile", "torture", false, 0, "l32-.0"),
+        ("f2fs@volatile", "torture", false, 2, "lt2296598.1"),
+        ("spfs+ext4-alone", "appended", true, 0, "l1701+.0/r1-.0/l2948-.0"),
+    ] {
         let path: Path = path.parse().expect("a path");
-        assert_eq!(explorer(fs, load).replay(seed, &path), Ok(()), "{fs}");
+        assert_eq!(explorer(fs, load).write_errors(errors).replay(seed, &path), Ok(()), "{fs}");
     }
 }
