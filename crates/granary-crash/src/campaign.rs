@@ -96,7 +96,7 @@ impl Campaign {
                 scope.spawn(|| {
                     while end.is_none_or(|end| on_the_wall() < end) {
                         let Some(n) = self.pick(&mut pairs.lock(), share) else { return };
-                        self.work(&pairs, n, slice, end, progress);
+                        self.work(&pairs, n, loads.len(), slice, end, progress);
                     }
                 });
             }
@@ -136,6 +136,7 @@ impl Campaign {
         &self,
         pairs: &Mutex<Vec<Pair>>,
         n: usize,
+        loads: usize,
         slice: Option<Duration>,
         end: Option<Instant>,
         progress: &(dyn Fn(u64, usize) + Sync),
@@ -146,6 +147,8 @@ impl Campaign {
             (pair.target.clone(), pair.load.clone(), pair.explorer.clone(), pair.next - 1)
         };
         let began = on_the_wall();
+        // mkfs is the same whatever the load: it is looked at with the first.
+        let is_first = explorer.is_none() && n.is_multiple_of(loads);
         let explorer = explorer.map_or_else(
             || Explorer::new(target, load).map(|e| Arc::new(e.deep(self.nested).write_errors(self.errors))),
             Ok,
@@ -156,7 +159,10 @@ impl Campaign {
                 let own = slice.map(|slice| on_the_wall() + slice);
                 let end = own.into_iter().chain(end).min();
                 let over = || end.is_some_and(|end| on_the_wall() >= end);
-                let report = explorer.run_until(seed, &self.effort, &over);
+                let mut report = explorer.run_until(seed, &self.effort, &over);
+                if is_first {
+                    report.add(explorer.making(seed));
+                }
                 (Some(explorer), report)
             }
             Err(failure) => (None, broken(failure)),

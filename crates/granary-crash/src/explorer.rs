@@ -23,6 +23,7 @@
 
 mod film;
 mod life;
+mod making;
 mod place;
 mod report;
 mod run;
@@ -61,6 +62,8 @@ pub struct Explorer {
     /// The devices with the new file system, and when it was made; `None` where they have no second copy.
     made: Option<Devices>,
     made_at: Nanos,
+    /// Commands of mkfs.
+    made_by: u64,
 }
 
 impl Explorer {
@@ -78,10 +81,12 @@ impl Explorer {
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
             made_at: Nanos::ZERO,
+            made_by: 0,
         };
         let mut machine = explorer.machine(0);
         explorer.format(&mut machine, 0)?;
-        (explorer.made, explorer.made_at) = (machine.raw.fork(), machine.now);
+        (explorer.made, explorer.made_at, explorer.made_by) =
+            (machine.raw.fork(), machine.now, machine.commands());
         let before = (machine.now, machine.commands());
         let (_, outcome) = explorer.live(machine, 0, Mission::calm(0, false));
         match outcome {

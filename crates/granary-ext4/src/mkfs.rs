@@ -242,12 +242,20 @@ fn copy_super(plan: &mut Plan) {
 fn write(port: &Port, plan: &Plan, drive_blocks: u64) -> Result<()> {
     let trim = port.trim(Lpa(0), drive_blocks)?;
     port.wait(trim);
-    let all: Vec<_> = plan.blocks.iter().collect();
+    // The superblock comes last, behind a FLUSH: before it there is no file system.
+    let (first, rest): (Vec<_>, Vec<_>) = plan.blocks.iter().partition(|(block, _)| **block == 0);
+    write_blocks(port, &rest)?;
+    port.flush()?;
+    write_blocks(port, &first)?;
+    Ok(port.flush()?)
+}
+
+fn write_blocks(port: &Port, all: &[(&u64, &(Structure, Box<[u8; BLOCK_SIZE]>))]) -> Result<()> {
     let mut ticket = Ticket::NONE;
     for run in all.chunk_by(|a, b| a.0 + 1 == *b.0 && a.1.0 == b.1.0) {
         let pages: Vec<Page> = run.iter().map(|(_, (_, bytes))| Page::from_bytes(bytes)).collect();
         ticket = ticket.and(port.submit_write(Lpa(*run[0].0), &pages, run[0].1.0)?);
     }
     port.wait(ticket);
-    Ok(port.flush()?)
+    Ok(())
 }

@@ -77,8 +77,10 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     };
     let head = Page::from_bytes(&cp.encode());
     body.splice(..0, [head.clone()].into_iter().chain(cp.encode_payload().map(|b| Page::from_bytes(&b))));
-    body.push(head);
     port.write(Lpa(geo.pack(0)), &body, Structure::Superblock)?;
+    // The pack counts with its last block: a volatile cache must have lost nothing that it names.
+    port.flush()?;
+    port.write(Lpa(geo.pack(0) + body.len() as u64), &[head], Structure::Superblock)?;
     Ok(port.flush()?)
 }
 

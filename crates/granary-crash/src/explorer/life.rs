@@ -180,7 +180,7 @@ struct Diary {
 type Told = Arc<Mutex<Diary>>;
 
 /// Runs `main` in a world of its own that goes on where the machine's time stands. The last instant comes back, too.
-fn in_world<T: 'static>(
+pub(super) fn in_world<T: 'static>(
     machine: &Machine,
     target: &Arc<dyn Target>,
     mission: &Mission,
@@ -231,6 +231,35 @@ pub(super) fn format(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<
             Ok(())
         }
         Ok(Ok(Err(e))) => Err(vec![e.to_string()]),
+        Ok(Err(stop)) => Err(vec![stop.to_string()]),
+        Err(panic) => Err(vec![panic_text(&*panic)]),
+    }
+}
+
+/// Mounts what a power failure in mkfs has left. An error is no fault; a file system that mounts must be empty and sound.
+pub(super) fn look(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
+    let (devices, fs) = (machine.devices.clone(), Arc::clone(target));
+    let main = move || {
+        let ready = devices.power_on(now()).map_err(|e| vec![format!("power on: {e}")])?;
+        sleep_until(ready);
+        let Ok(mounted) = fs.mount(&devices) else { return Ok(()) };
+        let mut wrong = mounted.check(&Call::offline()).map_err(|e| vec![format!("check failed: {e}")])?;
+        // All else may be there already, and the copy with it.
+        wrong.retain(|what| !what.contains("the superblock was damaged"));
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let vfs = Vfs::mount(mounted, fs.vfs()).map_err(|e| vec![format!("vfs mount: {e}")])?;
+        let mut process = Process::new(Arc::clone(&vfs), Cred::ROOT);
+        let verdict = Machine::promises(&*fs).verify(&mut process);
+        process.exit();
+        vfs.unmount().map_err(|e| vec![format!("unmount: {e}")])?;
+        if verdict.violations.is_empty() { Ok(()) } else { Err(verdict.violations) }
+    };
+    let (result, end) = in_world(machine, target, &Mission::calm(0, true), None, main);
+    machine.now = end;
+    match result {
+        Ok(Ok(outcome)) => outcome,
         Ok(Err(stop)) => Err(vec![stop.to_string()]),
         Err(panic) => Err(vec![panic_text(&*panic)]),
     }

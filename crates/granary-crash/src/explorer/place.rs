@@ -18,6 +18,8 @@ pub enum Phase {
     Recovery,
     /// The load, and the unmount behind it. Of a new file system: its first mount, too.
     Load,
+    /// While the file system is made.
+    Making,
 }
 
 /// When, from the beginning of the phase.
@@ -57,7 +59,11 @@ impl Path {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.phase == Phase::Recovery { "r" } else { "l" })?;
+        f.write_str(match self.phase {
+            Phase::Making => "m",
+            Phase::Recovery => "r",
+            Phase::Load => "l",
+        })?;
         match self.at {
             At::Before(n) => write!(f, "{n}-")?,
             At::After(n) => write!(f, "{n}+")?,
@@ -83,6 +89,7 @@ fn place(text: &str) -> Option<Place> {
     let (phase, rest) = match text.split_at_checked(1)? {
         ("r", rest) => (Phase::Recovery, rest),
         ("l", rest) => (Phase::Load, rest),
+        ("m", rest) => (Phase::Making, rest),
         _ => return None,
     };
     let (at, draw) = rest.split_once('.')?;
@@ -115,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_path_is_read_back_from_its_text() {
-        for text in ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2"] {
+        for text in ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1"] {
             assert_eq!(text.parse::<Path>().expect("a path").to_string(), text);
         }
         for wrong in ["x1+.0", "l1+", "l+.0", "l1*.0", "r", "l1+.0/", "lt.0", "é"] {

@@ -131,6 +131,11 @@ impl Explorer {
         let missing = |done: &Path| {
             self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
         };
+        if let [place] = path.0[..]
+            && place.phase == Phase::Making
+        {
+            return self.making_again(seed, place);
+        }
         let first = path.0.first().map(|place| Wanted::one(place.at)).unwrap_or_default();
         let (outcome, mut images) = self.trunk(seed, first, 0, &mut report);
         let (mut done, mut round) = (Path::default(), self.rounds(seed) - 1);

@@ -9,6 +9,7 @@ mod generated;
 mod journal;
 mod liar;
 mod loads;
+mod making;
 mod mmap;
 mod oracle;
 mod planted;

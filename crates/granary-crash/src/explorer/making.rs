@@ -1,0 +1,107 @@
+//! Power failures while a file system is made.
+//!
+//! ```text
+//!   mkfs   o──o──o──o──o       images before and after commands of mkfs
+//!             |  power on ── mount: an error, or an empty file system whose check() is content
+//!             |  mkfs again ── mount ── load ── unmount ── mount ── verify: nothing of the first attempt is in the way
+//! ```
+//!
+//! mkfs promises nothing before it returns. But what it leaves must not be taken for a file system that it is not, and it must be
+//! possible to begin again.
+
+use super::film::{Film, Image, Wanted};
+use super::life::{self, Life, Machine, Mission, Outcome};
+use super::place::{Path, Phase, Place};
+use super::{Explorer, Failure, Report};
+use crate::faulty::Observer;
+use granary_sim::rng::Stream;
+use granary_units::Nanos;
+use std::sync::Arc;
+
+/// Commands of mkfs that are looked at, at most, each before and after.
+const PLACES: u64 = 12;
+/// States of each image.
+const DRAWS: u32 = 2;
+
+impl Explorer {
+    /// Cuts the power while the file system is made, at up to 24 places that are drawn from the seed.
+    pub fn making(&self, seed: u64) -> Report {
+        let mut report = Report::default();
+        for image in self.images_of_making(seed, self.places_of_making(seed)) {
+            for draw in 0..DRAWS {
+                report.points += 1;
+                report.coverage.failures += 1;
+                report.failures.extend(self.made_again(seed, &image, draw).err());
+            }
+        }
+        report
+    }
+
+    /// Does once more what failed at `place`.
+    pub(super) fn making_again(&self, seed: u64, place: Place) -> Result<(), Failure> {
+        let images = self.images_of_making(seed, Wanted::one(place.at));
+        match images.first() {
+            Some(image) => self.made_again(seed, image, place.draw),
+            None => Err(self.failure(seed, "replay".into(), vec![format!("'{place}' is not reached")])),
+        }
+    }
+
+    fn places_of_making(&self, seed: u64) -> Wanted {
+        let mut random = Stream::new(seed, "making");
+        let mut wanted = Wanted::default();
+        for _ in 0..PLACES {
+            let command = 1 + random.below(self.made_by.max(1));
+            wanted.commands.extend([(command, false), (command, true)]);
+        }
+        wanted
+    }
+
+    fn images_of_making(&self, seed: u64, wanted: Wanted) -> Vec<Image> {
+        let machine = Machine::new(&*self.target, seed);
+        machine.devices.track_in_flight(true);
+        machine.devices.answer_late(self.late(seed));
+        let (raw, promises) = (machine.raw.clone(), machine.promises.clone());
+        let film =
+            Film::new(raw, promises, (Wanted::default(), wanted), 0, Nanos(1), Stream::new(seed, "making"));
+        machine.faults.observe(Some(Arc::clone(&film) as Arc<dyn Observer>));
+        let (devices, fs, faults) =
+            (machine.devices.clone(), Arc::clone(&self.target), Arc::clone(&machine.faults));
+        let filming = Arc::clone(&film);
+        // Its own errors are `Explorer::new`'s to tell.
+        let mission = Mission { seed, ..Mission::calm(0, false) };
+        let _ = life::in_world(&machine, &self.target, &mission, Some(&film), move || {
+            filming.phase(Phase::Making, &faults);
+            fs.mkfs(&devices)
+        });
+        machine.faults.observe(None);
+        film.develop().0
+    }
+
+    fn made_again(&self, seed: u64, image: &Image, draw: u32) -> Result<(), Failure> {
+        let path = Path(vec![Place { phase: image.phase, at: image.at, draw, listed: false }]);
+        let Some(devices) = image.devices.fork() else { return Ok(()) };
+        devices.power_fail(image.now, &mut Stream::new(seed, &format!("survival of {path}")));
+        let mut machine = Machine::of(devices, Machine::promises(&*self.target), image.now);
+        let fail = |what: &str, evidence| {
+            let failure = self.failure(seed, format!("{what} behind a power failure in mkfs"), evidence);
+            Err(Failure { path: path.clone(), ..failure })
+        };
+        if let Err(evidence) = life::look(&mut machine, &self.target) {
+            return fail("mount", evidence);
+        }
+        if let Err(evidence) = life::format(&mut machine, &self.target) {
+            return fail("mkfs", evidence);
+        }
+        let life = Life {
+            target: Arc::clone(&self.target),
+            load: Arc::clone(&self.load),
+            root_seed: seed,
+            mission: Mission::calm(0, false),
+            film: None,
+        };
+        match life.live(machine).1 {
+            Outcome::Wrong { stage, evidence } => fail(&stage, evidence),
+            _ => Ok(()),
+        }
+    }
+}
