@@ -250,7 +250,10 @@ fn write(port: &Port, plan: &Plan, drive_blocks: u64) -> Result<()> {
     Ok(port.flush()?)
 }
 
-fn write_blocks(port: &Port, all: &[(&u64, &(Structure, Box<[u8; BLOCK_SIZE]>))]) -> Result<()> {
+/// A block of the plan: where, what for, its bytes.
+type Planned<'a> = (&'a u64, &'a (Structure, Box<BlockBytes>));
+
+fn write_blocks(port: &Port, all: &[Planned<'_>]) -> Result<()> {
     let mut ticket = Ticket::NONE;
     for run in all.chunk_by(|a, b| a.0 + 1 == *b.0 && a.1.0 == b.1.0) {
         let pages: Vec<Page> = run.iter().map(|(_, (_, bytes))| Page::from_bytes(bytes)).collect();
