@@ -175,7 +175,7 @@ impl Explorer {
             let what = vec!["its devices have no second copy: give the drive `Drive::fork`".to_owned()];
             return (Err(self.failure(seed, "run".into(), what)), Vec::new());
         };
-        let errors = errors_of(seed, self.errors);
+        let errors = self.errors(seed);
         let mut promises = Machine::promises(&*self.target);
         if errors.is_some() {
             promises = promises.with_writes_that_fail();
@@ -267,8 +267,19 @@ impl Explorer {
 
     /// Rounds of the load in a run.
     fn rounds(&self, seed: u64) -> u32 {
-        let is_long = Stream::new(seed, "long run").below(LONG) == 0;
-        if is_long { self.load.rounds().max(1) } else { 1 }
+        if self.one_in(LONG, seed, "long run") { self.load.rounds().max(1) } else { 1 }
+    }
+
+    /// Whether a run is one of so many: of each load another one, so that the first runs of all loads have some.
+    fn one_in(&self, many: u64, seed: u64, what: &str) -> bool {
+        let drawn = |what: &str, many| Stream::new(seed, what).below(many) == 0;
+        drawn(what, 2 * many) || drawn(&format!("{what} of {}", self.load.name()), 2 * many)
+    }
+
+    /// The writes that fail in a run.
+    fn errors(&self, seed: u64) -> Option<Errors> {
+        let one_in = 4 << Stream::new(seed, "errors").below(5);
+        (self.errors || self.one_in(FAILING, seed, "failing run")).then_some(Errors { one_in })
     }
 
     /// Places all over the load.
@@ -300,13 +311,6 @@ impl Explorer {
         }
         (recovery, self.anywhere(&mut random, LATER, 1))
     }
-}
-
-/// The writes that fail in a run; `all`: some do in each.
-fn errors_of(seed: u64, all: bool) -> Option<Errors> {
-    let mut random = Stream::new(seed, "errors");
-    let errors = Errors { one_in: 4 << random.below(5) };
-    (all || random.below(FAILING) == 0).then_some(errors)
 }
 
 fn jitter(random: &mut Stream) -> Nanos {

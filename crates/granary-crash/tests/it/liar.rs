@@ -2,8 +2,9 @@
 
 use granary_units::Nanos;
 use granary_vfs::{
-    Attributes, Call, Data, DirtyPage, FileKind, FileSystem, Inode, Life, Names, Rename, Result, Space,
-    StatFs, WriteBackCause, forward_attributes, forward_data, forward_life, forward_names, forward_space,
+    Attributes, Call, Data, DirtyPage, FileKind, FileSystem, FsError, Inode, Life, Names, Rename, Result,
+    Space, StatFs, WriteBackCause, forward_attributes, forward_data, forward_life, forward_names,
+    forward_space,
 };
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub enum Lie {
     Times,
     /// The first page of a write-back never reaches the drive.
     LostPage,
+    /// Every write-back fails.
+    WriteBack,
     /// `statfs` tells of a thousand free blocks that nobody has.
     Free,
     /// `statfs` tells of a thousand free blocks too few: as where two files get the same ones.
@@ -60,6 +63,9 @@ impl Data for Liar {
         pages: &[DirtyPage],
         why: WriteBackCause,
     ) -> Result<()> {
+        if self.lie == Lie::WriteBack {
+            return Err(FsError::NoSpace);
+        }
         let lost = self.lie == Lie::LostPage && pages.len() > 1;
         self.inner.write_pages(call, inode, &pages[usize::from(lost)..], why)
     }
