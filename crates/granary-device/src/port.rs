@@ -71,7 +71,12 @@ impl Port {
         &self.drive
     }
 
-    /// Capacity and features.
+    /// Pages that the drive has now: it may have grown since the port was made.
+    pub fn pages(&self) -> u64 {
+        self.drive.info().pages
+    }
+
+    /// Capacity and features, as they were when the port was made.
     pub fn info(&self) -> DriveInfo {
         self.info
     }

@@ -317,12 +317,12 @@ impl BlockCache {
         if lpa.0 < self.end.load(Relaxed) {
             return Ok(());
         }
-        let pages = self.port.info().pages;
+        let pages = self.port.pages();
         self.end.store(pages, Relaxed);
         if lpa.0 < pages {
             return Ok(());
         }
-        Err(DriveError::OutOfRange { what: format!("block {lpa}"), pages }.into())
+        Err(DriveError::OutOfRange { what: format!("block {}", lpa.0), pages }.into())
     }
 
     fn entry(&self, n: u64, what: Structure) -> Arc<Block> {

@@ -57,7 +57,7 @@ fn a_drive_that_lies_about_its_last_flush_is_found_out_below_each_of_them() {
         let dir = keep.path().to_str().expect("UTF-8");
         let lie = ["--kernel", name, "--load", PROGRAM, "--points", "300", "--stop", "--lie", "last-flush"];
         let (out, _) = crash(&[&lie[..], &["--keep-image", dir]].concat(), 1);
-        assert!(out.contains("replay: granary crash --kernel") && out.contains("calls before"), "{out}");
+        assert!(out.contains("once more: `--kernel") && out.contains("calls before"), "{out}");
         assert_eq!(std::fs::read_dir(dir).expect("lists").count(), 2, "an image and what was asked");
     }
 }

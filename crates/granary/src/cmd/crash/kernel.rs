@@ -274,11 +274,7 @@ impl Found {
             }
             let load =
                 if c.load == "torture" || c.load == "programs" { &c.load } else { &format!("'{}'", c.load) };
-            outln!(
-                "  replay: granary crash --kernel {name} --load {load} --replay {}:{}\n",
-                c.seed,
-                c.number
-            );
+            outln!("  once more: `--kernel {name} --load {load} --replay {}:{}`\n", c.seed, c.number);
         }
         if same > 0 {
             outln!("{same} more states of these runs have the same first line; --json tells all\n");
