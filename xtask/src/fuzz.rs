@@ -29,14 +29,17 @@ pub fn run(args: &Args) -> Result<u64, String> {
     let all = || Kind::all().map(Kind::name).collect::<Vec<_>>();
     let names = if args.kind.is_empty() { all() } else { args.kind.clone() };
     let mut found = 0;
+    if let Some(dir) = &args.keep {
+        std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    }
     // A panic is told of below, with what replays it.
     std::panic::set_hook(Box::new(|_| {}));
     for name in names {
         let kind =
             Kind::named(&name).ok_or_else(|| format!("--kind {name}: there are {}", all().join(", ")))?;
-        let (end, mut of_kind) = (args.from + args.runs, 0);
+        let (end, mut of_kind) = (args.from.saturating_add(args.runs), 0);
         for first in (args.from..end).step_by(TURN as usize) {
-            for finding in campaign(kind, first..end.min(first + TURN)) {
+            for finding in campaign(kind, first..end.min(first.saturating_add(TURN))) {
                 of_kind += 1;
                 let replay = granary_fuzz::campaign::replay(kind, finding.number);
                 outln!("{name} {}: {}\n  replay: {replay}", finding.number, finding.what);

@@ -83,7 +83,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
         crc: U32::ZERO,
     };
     write_copies(port, &superblock)?;
-    // Last: before it there is no file system.
+    // Last: until then a mount takes the copy, and says so.
     write_superblock(port, &superblock)?;
     Ok(port.flush()?)
 }

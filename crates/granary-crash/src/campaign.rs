@@ -64,6 +64,13 @@ fn on_the_wall() -> Instant {
 /// The images of one run are looked at for so long at most where there is a time for all.
 const LONGEST: Duration = Duration::from_secs(1);
 
+/// When all ends, and how long the images of one run are looked at.
+#[derive(Clone, Copy)]
+struct Clock {
+    end: Instant,
+    slice: Duration,
+}
+
 struct Pair {
     target: Arc<dyn Target>,
     load: Arc<dyn Load>,
@@ -71,6 +78,8 @@ struct Pair {
     /// A worker makes the explorer.
     busy: bool,
     broken: bool,
+    /// mkfs is looked at, too: with the first load of each file system, as it is the same for all.
+    makes: bool,
     tally: Tally,
     next: u64,
 }
@@ -83,20 +92,22 @@ impl Campaign {
         loads: &[Arc<dyn Load>],
         progress: &(dyn Fn(u64, usize) + Sync),
     ) -> Vec<Tally> {
-        let pairs = targets.iter().flat_map(|target| loads.iter().map(move |load| self.pair(target, load)));
+        let pairs = targets.iter().flat_map(|target| {
+            loads.iter().enumerate().map(move |(n, load)| self.pair(target, load, n == 0))
+        });
         let pairs: Mutex<Vec<Pair>> = Mutex::new(pairs.collect());
-        let end = self.time.map(|time| on_the_wall() + time);
-        let slice = self.time.map(|time| {
+        let clock = self.time.map(|time| {
             let count = pairs.lock().len().max(1) as u32;
-            LONGEST.min(time.saturating_mul(self.jobs.max(1) as u32) / count)
+            let slice = LONGEST.min(time.saturating_mul(self.jobs.max(1) as u32) / count);
+            Clock { end: on_the_wall() + time, slice }
         });
         let share = self.points.map(|points| points.div_ceil(loads.len().max(1) as u64));
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
-                    while end.is_none_or(|end| on_the_wall() < end) {
+                    while clock.is_none_or(|clock| on_the_wall() < clock.end) {
                         let Some(n) = self.pick(&mut pairs.lock(), share) else { return };
-                        self.work(&pairs, n, loads.len(), slice, end, progress);
+                        self.work(&pairs, n, clock, progress);
                     }
                 });
             }
@@ -104,7 +115,7 @@ impl Campaign {
         pairs.into_inner().into_iter().map(|pair| pair.tally).collect()
     }
 
-    fn pair(&self, target: &Arc<dyn Target>, load: &Arc<dyn Load>) -> Pair {
+    fn pair(&self, target: &Arc<dyn Target>, load: &Arc<dyn Load>, makes: bool) -> Pair {
         let tally = Tally {
             fs: target.name().to_owned(),
             load: load.name().to_owned(),
@@ -113,7 +124,7 @@ impl Campaign {
             spent: Duration::ZERO,
         };
         let (target, load) = (Arc::clone(target), Arc::clone(load));
-        Pair { target, load, explorer: None, busy: false, broken: false, tally, next: self.seed }
+        Pair { target, load, explorer: None, busy: false, broken: false, makes, tally, next: self.seed }
     }
 
     /// The pair that has had the least and still wants some.
@@ -136,19 +147,16 @@ impl Campaign {
         &self,
         pairs: &Mutex<Vec<Pair>>,
         n: usize,
-        loads: usize,
-        slice: Option<Duration>,
-        end: Option<Instant>,
+        clock: Option<Clock>,
         progress: &(dyn Fn(u64, usize) + Sync),
     ) {
-        let (target, load, explorer, seed) = {
+        let (target, load, explorer, makes, seed) = {
             let pair = &mut pairs.lock()[n];
             pair.next += 1;
-            (pair.target.clone(), pair.load.clone(), pair.explorer.clone(), pair.next - 1)
+            (pair.target.clone(), pair.load.clone(), pair.explorer.clone(), pair.makes, pair.next - 1)
         };
         let began = on_the_wall();
-        // mkfs is the same whatever the load: it is looked at with the first.
-        let is_first = explorer.is_none() && n.is_multiple_of(loads);
+        let makes = makes && explorer.is_none();
         let explorer = explorer.map_or_else(
             || Explorer::new(target, load).map(|e| Arc::new(e.deep(self.nested).write_errors(self.errors))),
             Ok,
@@ -156,11 +164,10 @@ impl Campaign {
         let (explorer, report) = match explorer {
             Ok(explorer) => {
                 // Every pair is to be looked at within the time; a run may give more images than there is time for.
-                let own = slice.map(|slice| on_the_wall() + slice);
-                let end = own.into_iter().chain(end).min();
+                let end = clock.map(|clock| clock.end.min(on_the_wall() + clock.slice));
                 let over = || end.is_some_and(|end| on_the_wall() >= end);
                 let mut report = explorer.run_until(seed, &self.effort, &over);
-                if is_first {
+                if makes {
                     report.add(explorer.making(seed));
                 }
                 (Some(explorer), report)

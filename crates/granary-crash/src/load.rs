@@ -113,6 +113,17 @@ where
     tasks.into_iter().try_for_each(|task| task.join())
 }
 
+/// Makes a directory for each of `n` clients; with `synced` they are durable.
+fn directories(clients: &Clients, n: u32, dir: impl Fn(u32) -> String, synced: bool) -> Result<(), String> {
+    let mut first = clients.client();
+    (0..n).try_for_each(|id| torture::expected("mkdir", first.mkdir(dir(id), 0o755)).map(drop))?;
+    if synced {
+        torture::expected("sync", first.sync())?;
+    }
+    first.into_inner().exit();
+    Ok(())
+}
+
 /// Opens a file that nobody writes, makes it durable, sometimes its data only, and closes it.
 fn fsync(posix: &mut Recorded<Process>, random: &mut Stream, path: &str) -> FsResult<()> {
     let fd = posix.open(path, OpenFlags::RDONLY, 0)?;

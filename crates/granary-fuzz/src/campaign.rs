@@ -15,7 +15,7 @@ pub struct Finding {
     pub number: u64,
     /// The input.
     pub bytes: Vec<u8>,
-    /// What came of it.
+    /// The panic's text.
     pub what: String,
 }
 
@@ -30,7 +30,7 @@ pub fn input(kind: Kind, seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     }
 }
 
-/// What comes of one input, if it is a panic.
+/// The panic of one input, if it is one.
 pub fn one(kind: Kind, bytes: &[u8]) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| kind.run(bytes))).err().map(|panic| panic_text(&*panic))
 }
@@ -49,7 +49,7 @@ pub fn campaign(kind: Kind, numbers: Range<u64>) -> Vec<Finding> {
     found
 }
 
-/// What runs one input again.
+/// The command that runs one input again.
 pub fn replay(kind: Kind, number: u64) -> String {
     format!("cargo xtask fuzz --kind {} --from {number} --runs 1", kind.name())
 }

@@ -166,7 +166,7 @@ impl<'a> Numbers<'a> {
         self.0.is_empty()
     }
 
-    /// What is left.
+    /// The bytes that are left.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! So one mechanism gets past the checksums of all formats whose sums lie in the unit that they cover, and a new format
-//! needs no line here. Covered are units of some sizes, with the sum at any word, over what is before it, over the unit
-//! with the sum as zero or without it, over what is behind it; begun with nothing, with the number of the block, or with
-//! that of the line on the drive.
+//! needs no line here. A unit has one of some sizes, and its sum is at any word of it. The sum covers the bytes before it, those behind
+//! it, or both; its own place counts as zero or not at all. It begins with nothing, with the number of the block, or with that of the
+//! line on the drive.
 
 use granary_units::PAGE_SIZE;
 
@@ -18,20 +18,20 @@ pub type Block = [u8; PAGE_SIZE];
 /// Sizes of what has a sum of its own.
 const UNITS: [usize; 7] = [32, 64, 128, 256, 512, 1024, 4096];
 
-/// What a sum is over.
+/// The bytes that a sum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
-    /// What is before it.
+    /// The bytes before it.
     Before,
     /// All of the unit, the sum as zero.
     Zeroed,
-    /// What is behind it.
+    /// The bytes behind it.
     Behind,
     /// All but the sum.
     Without,
 }
 
-/// What a sum begins with.
+/// The beginning of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begun {
     Nothing,

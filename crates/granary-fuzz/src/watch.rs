@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct State {
-    /// What is being run, and since how many looks.
+    /// The input that is being run, and since how many looks.
     running: Option<(String, u32)>,
     ended: bool,
 }

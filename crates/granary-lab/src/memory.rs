@@ -34,10 +34,10 @@ const ENTRY: u64 = 4;
 /// A chunk of pages of an NVM DIMM: its handles, and which of them are open.
 const NVM_CHUNK: (u64, u64) = (2048, 48);
 
-/// What is done with a drive before it is measured, and whether it keeps content.
+/// The state of a drive before it is measured, and whether it keeps content.
 #[derive(Clone, Copy, Debug)]
 pub struct Use {
-    /// What it holds before the run.
+    /// Its content before the run.
     pub precondition: Precondition,
     /// Whether its flash keeps content; where not, the figures are those of `--no-data`.
     pub content: bool,
@@ -95,7 +95,7 @@ impl Need {
         Need { touched: sum(self.touched, other.touched), reserved: sum(self.reserved, other.reserved) }
     }
 
-    /// What a process that has such devices takes at its peak, bytes, if it writes little.
+    /// The peak of a process that has such devices, bytes, if it writes little.
     pub fn peak(self) -> Bytes {
         Bytes(self.touched + PROGRAM)
     }
@@ -131,7 +131,7 @@ impl Need {
 /// # Errors
 /// [`LabError::Usage`] where there is not, with what to do; figures that no drive can have.
 pub fn ssd(testbed: &str, config: &DriveConfig, how: Use) -> Result<Mssd, LabError> {
-    ssd_fits(testbed, config, how, &Limits::here())?;
+    ssd_fits(testbed, config, how, &Limits::here()?)?;
     let make = if how.content { Mssd::new } else { Mssd::without_data };
     make(config).map_err(|e| LabError::BadTestbed { file: testbed.to_owned(), message: e.to_string() })
 }
@@ -142,7 +142,7 @@ pub fn ssd(testbed: &str, config: &DriveConfig, how: Use) -> Result<Mssd, LabErr
 /// As [`ssd`].
 pub fn nvm(testbed: &str, config: &DimmConfig) -> Result<Dimm, LabError> {
     let what = format!("an NVM DIMM of testbed {testbed} ({})", Bytes(config.pages() * PAGE_SIZE as u64));
-    Need::of_nvm(config).must_fit(&what, &Limits::here(), |part| {
+    Need::of_nvm(config).must_fit(&what, &Limits::here()?, |part| {
         let capacity = (config.capacity.0 as f64 * part) as u64 >> 20;
         format!("take a smaller one (--set nvm.capacity={}MiB)", capacity.max(16))
     })?;
@@ -156,7 +156,7 @@ pub fn nvm(testbed: &str, config: &DimmConfig) -> Result<Dimm, LabError> {
 pub fn image_fits(image: &str, ssd: Option<&DriveConfig>) -> Result<(), LabError> {
     let need = ssd.map(|config| Need::of_ssd(config, Use::NEW)).unwrap_or_default();
     let had = ssd.map_or(0, |config| config.pages() * PAGE_SIZE as u64);
-    need.must_fit(&format!("the drive of image {image}"), &Limits::here(), |part| {
+    need.must_fit(&format!("the drive of image {image}"), &Limits::here()?, |part| {
         let size = (had as f64 * part) as u64 >> 20;
         format!("give more memory, or make a smaller image (`granary mkfs IMAGE --size {}MiB`)", size.max(64))
     })

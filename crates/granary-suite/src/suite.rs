@@ -36,7 +36,7 @@ pub use attributes::{
     a_refused_access_list_changes_nothing, attributes_survive_power_failures,
     attributes_up_to_the_limit_come_back,
 };
-pub use damage::{damaged_media_give_errors, look_around, scribbled_images_are_refused_or_reported};
+pub use damage::{damaged_media_give_errors, look_around, scribbled_images_are_refused_or_reported, walk};
 pub use full::{
     a_full_file_system_loses_power_while_attributes_change,
     a_full_file_system_loses_power_while_it_is_emptied, attributes_of_a_full_file_system_can_be_changed,

@@ -178,8 +178,7 @@ impl BlockCache {
     /// # Errors
     /// Of the drive.
     pub fn get(&self, lpa: Lpa, what: Structure) -> Result<Arc<Block>> {
-        self.exists(lpa)?;
-        self.get_window(lpa, lpa.0..lpa.0 + 1, what)
+        self.get_window(lpa, lpa.0..lpa.0.saturating_add(1), what)
     }
 
     /// Like [`BlockCache::get`]; a miss also reads the other blocks of `window` that are not in memory, all together
@@ -188,9 +187,9 @@ impl BlockCache {
     /// # Errors
     /// Of the drive.
     pub fn get_window(&self, lpa: Lpa, window: Range<u64>, what: Structure) -> Result<Arc<Block>> {
-        debug_assert!(window.contains(&lpa.0));
         // The table is as long as the largest number in it, and damaged media name any.
         self.exists(lpa)?;
+        debug_assert!(window.contains(&lpa.0));
         let block = self.entry(lpa.0, what);
         if block.loaded.load(Relaxed) {
             return Ok(block);

@@ -308,3 +308,61 @@ pub trait Posix {
     /// Becomes another user (as setresuid and setgroups together do).
     fn set_cred(&mut self, cred: Cred);
 }
+
+/// Passes calls of [`Posix`] on to a field, for clients that wrap another one:
+/// `forward_posix!(inner: stat, lstat)` within `impl Posix for ...`.
+#[macro_export]
+macro_rules! forward_posix {
+    ($inner:ident: $($call:ident),+ $(,)?) => { $($crate::forward_posix_call!($inner $call);)+ };
+}
+
+/// One call of [`forward_posix!`](crate::forward_posix).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! forward_posix_call {
+    ($inner:ident stat) => {
+        fn stat(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<$crate::Stat> {
+            self.$inner.stat(path)
+        }
+    };
+    ($inner:ident lstat) => {
+        fn lstat(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<$crate::Stat> {
+            self.$inner.lstat(path)
+        }
+    };
+    ($inner:ident fstat) => {
+        fn fstat(&mut self, fd: $crate::Fd) -> $crate::Result<$crate::Stat> {
+            self.$inner.fstat(fd)
+        }
+    };
+    ($inner:ident access) => {
+        fn access(&mut self, path: impl AsRef<[u8]>, wanted: $crate::Access) -> $crate::Result<()> {
+            self.$inner.access(path, wanted)
+        }
+    };
+    ($inner:ident getxattr) => {
+        fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> $crate::Result<Vec<u8>> {
+            self.$inner.getxattr(path, name)
+        }
+    };
+    ($inner:ident listxattr) => {
+        fn listxattr(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<Vec<Vec<u8>>> {
+            self.$inner.listxattr(path)
+        }
+    };
+    ($inner:ident readlink) => {
+        fn readlink(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<Vec<u8>> {
+            self.$inner.readlink(path)
+        }
+    };
+    ($inner:ident statfs) => {
+        fn statfs(&mut self) -> $crate::Result<$crate::StatFs> {
+            self.$inner.statfs()
+        }
+    };
+    ($inner:ident umask) => {
+        fn umask(&mut self, mask: u16) -> u16 {
+            self.$inner.umask(mask)
+        }
+    };
+}

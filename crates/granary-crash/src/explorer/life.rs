@@ -73,13 +73,6 @@ impl Cut {
     }
 }
 
-/// Writes of content that are made to fail. Those of metadata are not: a file system whose journal fails may stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Errors {
-    /// One in so many.
-    pub(super) one_in: u64,
-}
-
 /// What is to happen in a life.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mission {
@@ -97,8 +90,9 @@ pub(super) struct Mission {
     pub(super) exercised: bool,
     /// Nothing is synced before the unmount.
     pub(super) unsynced: bool,
-    /// Block writes of content fail in the load; the power fails when it is done, as there is no clean end.
-    pub(super) errors: Option<Errors>,
+    /// One in so many block writes of content fails in the load; the power fails when that is done, as there is no clean end. Those of
+    /// metadata do not fail: a file system whose journal fails may stop.
+    pub(super) errors: Option<u64>,
     pub(super) in_recovery: Option<Cut>,
     pub(super) in_load: Option<Cut>,
     pub(super) jitter: Nanos,
@@ -224,16 +218,10 @@ pub(super) fn format(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<
     let (devices, fs) = (machine.devices.clone(), Arc::clone(target));
     let (result, end) = in_world(machine, target, &Mission::calm(0, false), None, move || fs.mkfs(&devices));
     machine.now = end;
-    match result {
-        Ok(Ok(Ok(()))) => {
-            // Only now: mkfs is not interrupted, and trims whole drives.
-            machine.devices.track_in_flight(true);
-            Ok(())
-        }
-        Ok(Ok(Err(e))) => Err(vec![e.to_string()]),
-        Ok(Err(stop)) => Err(vec![stop.to_string()]),
-        Err(panic) => Err(vec![panic_text(&*panic)]),
-    }
+    settled(result, |made| made.map_err(|e| vec![e.to_string()]))?;
+    // Only now: this mkfs is not interrupted (making.rs does that), and it trims whole drives.
+    machine.devices.track_in_flight(true);
+    Ok(())
 }
 
 /// Mounts what a power failure in mkfs has left. An error is no fault; a file system that mounts must be empty and sound.
@@ -244,7 +232,7 @@ pub(super) fn look(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<()
         sleep_until(ready);
         let Ok(mounted) = fs.mount(&devices) else { return Ok(()) };
         let mut wrong = mounted.check(&Call::offline()).map_err(|e| vec![format!("check failed: {e}")])?;
-        // All else may be there already, and the copy with it.
+        // ByteFS writes its superblock behind all else, the copy of it included. It mounts with that, and says so.
         wrong.retain(|what| !what.contains("the superblock was damaged"));
         if !wrong.is_empty() {
             return Err(wrong);
@@ -258,8 +246,16 @@ pub(super) fn look(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<()
     };
     let (result, end) = in_world(machine, target, &Mission::calm(0, true), None, main);
     machine.now = end;
+    settled(result, |outcome| outcome)
+}
+
+/// The evidence of a world: its own, that it did not end, or a panic.
+pub(super) fn settled<T>(
+    result: std::thread::Result<Result<T, Stop>>,
+    own: impl FnOnce(T) -> Result<(), Vec<String>>,
+) -> Result<(), Vec<String>> {
     match result {
-        Ok(Ok(outcome)) => outcome,
+        Ok(Ok(outcome)) => own(outcome),
         Ok(Err(stop)) => Err(vec![stop.to_string()]),
         Err(panic) => Err(vec![panic_text(&*panic)]),
     }
@@ -345,7 +341,7 @@ impl Life {
         self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
         let clients = Clients::new(Arc::clone(&vfs), promises.clone());
-        if let Some(Errors { one_in }) = self.mission.errors {
+        if let Some(one_in) = self.mission.errors {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));
         }

@@ -27,7 +27,9 @@ impl Explorer {
     /// Cuts the power while the file system is made, at up to 24 places that are drawn from the seed.
     pub fn making(&self, seed: u64) -> Report {
         let mut report = Report::default();
-        for image in self.images_of_making(seed, self.places_of_making(seed)) {
+        let (images, made) = self.images_of_making(seed, self.places_of_making(seed));
+        report.failures.extend(made.err());
+        for image in images {
             for draw in 0..DRAWS {
                 report.points += 1;
                 report.coverage.failures += 1;
@@ -39,7 +41,7 @@ impl Explorer {
 
     /// Does once more what failed at `place`.
     pub(super) fn making_again(&self, seed: u64, place: Place) -> Result<(), Failure> {
-        let images = self.images_of_making(seed, Wanted::one(place.at));
+        let (images, _) = self.images_of_making(seed, Wanted::one(place.at));
         match images.first() {
             Some(image) => self.made_again(seed, image, place.draw),
             None => Err(self.failure(seed, "replay".into(), vec![format!("'{place}' is not reached")])),
@@ -56,7 +58,8 @@ impl Explorer {
         wanted
     }
 
-    fn images_of_making(&self, seed: u64, wanted: Wanted) -> Vec<Image> {
+    /// Makes the file system once; the images of that, and what went wrong although the power stayed on.
+    fn images_of_making(&self, seed: u64, wanted: Wanted) -> (Vec<Image>, Result<(), Failure>) {
         let machine = Machine::new(&*self.target, seed);
         machine.devices.track_in_flight(true);
         machine.devices.answer_late(self.late(seed));
@@ -67,14 +70,14 @@ impl Explorer {
         let (devices, fs, faults) =
             (machine.devices.clone(), Arc::clone(&self.target), Arc::clone(&machine.faults));
         let filming = Arc::clone(&film);
-        // Its own errors are `Explorer::new`'s to tell.
         let mission = Mission { seed, ..Mission::calm(0, false) };
-        let _ = life::in_world(&machine, &self.target, &mission, Some(&film), move || {
+        let (made, _) = life::in_world(&machine, &self.target, &mission, Some(&film), move || {
             filming.phase(Phase::Making, &faults);
             fs.mkfs(&devices)
         });
         machine.faults.observe(None);
-        film.develop().0
+        let made = life::settled(made, |made| made.map_err(|e| vec![e.to_string()]));
+        (film.develop().0, made.map_err(|evidence| self.failure(seed, "mkfs".into(), evidence)))
     }
 
     fn made_again(&self, seed: u64, image: &Image, draw: u32) -> Result<(), Failure> {

@@ -12,7 +12,7 @@
 //! Everything is a function of seed and path, so a failure is replayed by these two.
 
 use super::film::{Film, Image, Wanted};
-use super::life::{Errors, Life, Machine, Mission, Outcome};
+use super::life::{Life, Machine, Mission, Outcome};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use granary_device::Devices;
@@ -276,10 +276,10 @@ impl Explorer {
         drawn(what, 2 * many) || drawn(&format!("{what} of {}", self.load.name()), 2 * many)
     }
 
-    /// The writes that fail in a run.
-    fn errors(&self, seed: u64) -> Option<Errors> {
-        let one_in = 4 << Stream::new(seed, "errors").below(5);
-        (self.errors || self.one_in(FAILING, seed, "failing run")).then_some(Errors { one_in })
+    /// One in so many writes fails in a run, if any does.
+    fn errors(&self, seed: u64) -> Option<u64> {
+        let fails = self.errors || self.one_in(FAILING, seed, "failing run");
+        fails.then(|| 4 << Stream::new(seed, "errors").below(5))
     }
 
     /// Places all over the load.

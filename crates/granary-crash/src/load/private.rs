@@ -9,7 +9,7 @@
 //! send them below. For others it is a load of small synchronous appends.
 
 use super::torture::expected;
-use super::{Clients, Load, at_once, fsync, fsync_dir};
+use super::{Clients, Load, at_once, directories, fsync, fsync_dir};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Nanos, Payload};
@@ -39,10 +39,7 @@ impl Load for Private {
     }
 
     fn run(&self, clients: &Clients, _round: u32, random: &mut Stream) -> Result<(), String> {
-        let mut first = clients.client();
-        (0..self.clients).try_for_each(|id| expected("mkdir", first.mkdir(dir(id), 0o755)).map(drop))?;
-        expected("sync", first.sync())?;
-        first.into_inner().exit();
+        directories(clients, self.clients, dir, true)?;
         let ops = self.ops;
         at_once(self.name(), self.clients, clients, random, |id, posix, random| {
             let mut one = One { id, posix, random };

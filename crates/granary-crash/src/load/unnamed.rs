@@ -8,7 +8,7 @@
 //! Orphans come and go while others commit, so lists of orphans are long and recoveries find some.
 
 use super::torture::expected;
-use super::{Clients, Load, at_once, fsync, fsync_dir};
+use super::{Clients, Load, at_once, directories, fsync, fsync_dir};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Nanos, Payload};
@@ -40,9 +40,7 @@ impl Load for Unnamed {
     }
 
     fn run(&self, clients: &Clients, _round: u32, random: &mut Stream) -> Result<(), String> {
-        let mut first = clients.client();
-        (0..self.clients).try_for_each(|id| expected("mkdir", first.mkdir(dir(id), 0o755)).map(drop))?;
-        first.into_inner().exit();
+        directories(clients, self.clients, dir, false)?;
         let ops = self.ops;
         at_once(self.name(), self.clients, clients, random, |id, posix, random| {
             let mut one = One { id, posix, random, open: Vec::new() };

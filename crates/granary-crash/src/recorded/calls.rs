@@ -4,11 +4,13 @@ use super::{Recorded, cut, fate};
 use crate::oracle::{Fate, Model};
 use granary_units::{Dest, Payload};
 use granary_vfs::{
-    Access, Allocate, Cred, Dirent, Fd, FileKind, FsError, MapHow, MapId, OpenFlags, Posix, RenameFlags,
-    Result, SetTime, SetXattr, Stat, StatFs, Whence,
+    Allocate, Cred, Dirent, Fd, FileKind, FsError, MapHow, MapId, OpenFlags, Posix, RenameFlags, Result,
+    SetTime, SetXattr, Whence,
 };
 
 impl<P: Posix> Posix for Recorded<P> {
+    granary_vfs::forward_posix!(inner: stat, lstat, fstat, access, getxattr, listxattr, readlink, statfs, umask);
+
     fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
         let path = path.as_ref();
         self.spend();
@@ -112,22 +114,6 @@ impl<P: Posix> Posix for Recorded<P> {
         Ok(())
     }
 
-    fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
-        self.inner.stat(path)
-    }
-
-    fn lstat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
-        self.inner.lstat(path)
-    }
-
-    fn fstat(&mut self, fd: Fd) -> Result<Stat> {
-        self.inner.fstat(fd)
-    }
-
-    fn access(&mut self, path: impl AsRef<[u8]>, wanted: Access) -> Result<()> {
-        self.inner.access(path, wanted)
-    }
-
     fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
         let node = self.node_at(path.as_ref());
         self.change(node, |m, n| m.begin_mode(n, mode), |p| p.chmod(path, mode), Model::end_mode)
@@ -174,10 +160,6 @@ impl<P: Posix> Posix for Recorded<P> {
         self.change(node, |m, n| cut(m, n, size, superuser), |p| p.truncate(path, size), Model::end_truncate)
     }
 
-    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
-        self.inner.getxattr(path, name)
-    }
-
     fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.do_setxattr(path.as_ref(), name, value, how)
     }
@@ -190,10 +172,6 @@ impl<P: Posix> Posix for Recorded<P> {
             |p| p.removexattr(path, name),
             |m, n, by, fate| m.end_xattr(n, name, by, fate),
         )
-    }
-
-    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
-        self.inner.listxattr(path)
     }
 
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
@@ -294,10 +272,6 @@ impl<P: Posix> Posix for Recorded<P> {
         self.make(path, FileKind::Symlink, target, |p| p.symlink(target, path))
     }
 
-    fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        self.inner.readlink(path)
-    }
-
     fn readdir(&mut self, fd: Fd, max: usize) -> Result<Vec<Dirent>> {
         self.inner.readdir(fd, max)
     }
@@ -310,14 +284,6 @@ impl<P: Posix> Posix for Recorded<P> {
             None => self.confused("chdir", path),
         }
         Ok(())
-    }
-
-    fn statfs(&mut self) -> Result<StatFs> {
-        self.inner.statfs()
-    }
-
-    fn umask(&mut self, mask: u16) -> u16 {
-        self.inner.umask(mask)
     }
 
     fn set_cred(&mut self, cred: Cred) {

@@ -1,7 +1,9 @@
 //! Runs and their crash images: the same each time, found again by their place, and as a run that stopped there.
 
-use granary_crash::{Campaign, Effort, Explorer, Path, Target, Torture};
+use granary_crash::{Campaign, Clients, Effort, Explorer, Load, Path, Target, Torture};
+use granary_sim::rng::Stream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 fn explorer(fs: &str, load: &str) -> Explorer {
     let target = crate::targets::by_name(fs).expect("a target");
@@ -49,6 +51,35 @@ fn a_linear_run_has_an_image_before_and_after_every_command() {
     let all = look(Effort { anywhere: 0, in_steps: 0, linear: true, draws: 1, ..Effort::default() });
     assert!(few.failures.is_empty() && all.failures.is_empty(), "{all}");
     assert!(all.points > 40 && all.points > 5 * few.points, "{few}\n{all}");
+}
+
+/// Does nothing but count its rounds.
+struct Rounds(Arc<AtomicU32>);
+
+impl Load for Rounds {
+    fn name(&self) -> &str {
+        "rounds"
+    }
+
+    fn run(&self, _: &Clients, round: u32, _: &mut Stream) -> Result<(), String> {
+        self.0.fetch_max(round, Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn some_runs_have_several_rounds_and_most_have_one() {
+    let last = Arc::new(AtomicU32::new(0));
+    let target = crate::targets::by_name("pmfs").expect("a target");
+    let explorer = Explorer::new(target, Arc::new(Rounds(last.clone()))).expect("sound");
+    let effort = Effort { anywhere: 0, in_steps: 0, draws: 0, ..Effort::default() };
+    let long = |seed| {
+        last.store(0, Relaxed);
+        assert!(explorer.run(seed, &effort).failures.is_empty());
+        last.load(Relaxed) == 5
+    };
+    let count = (0..40).filter(|seed| long(*seed)).count();
+    assert!((3..20).contains(&count), "{count} of 40");
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl RamMedium {
         &mut self.chunks[chunk].slots[slot]
     }
 
-    /// What a block was filled with, whose chunk has no slots.
+    /// The row of a block whose chunk has no slots.
     #[cold]
     fn row(&self, block: BlockNo) -> Row {
         self.rows[block.0 as usize]

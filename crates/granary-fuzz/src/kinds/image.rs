@@ -15,8 +15,9 @@ use granary_device::{Command, Devices, Drive, Role, Structure};
 use granary_lab::registry;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, now, sleep_until};
-use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
-use granary_vfs::{Call, Cred, FileKind, FileSystem, OpenFlags, Posix, Process, SetXattr, Vfs, Whence};
+use granary_suite::suite::walk;
+use granary_units::{Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
+use granary_vfs::{Call, Cred, FileSystem, OpenFlags, Posix, Process, SetXattr, Vfs};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +28,6 @@ pub const FILE_SYSTEMS: &[&str] =
 
 /// Entries that a walk looks at.
 const ENTRIES: usize = 200;
-/// Bytes that are read of a file at one place.
-const READ: usize = 8192;
 
 /// Images of one file system.
 struct Base {
@@ -226,7 +225,7 @@ fn look_and_work(target: &dyn Target, fs: Arc<dyn FileSystem>, again: bool) {
     let _ = fs.check(&Call::offline());
     let Ok(vfs) = Vfs::mount(fs.clone(), target.vfs()) else { return };
     let mut p = Process::new(vfs.clone(), Cred::ROOT);
-    walk(&mut p);
+    walk(&mut p, ENTRIES);
     let _ = p.statfs();
     let flags = OpenFlags::RDWR | OpenFlags::CREAT;
     for (i, path) in ["/new", "/d/file.with.a.name.3", "/d/new", "/d/file.with.a.name.20"].iter().enumerate()
@@ -247,38 +246,4 @@ fn look_and_work(target: &dyn Target, fs: Arc<dyn FileSystem>, again: bool) {
     p.exit();
     let _ = fs.check(&Call::offline());
     let _ = vfs.unmount();
-}
-
-fn walk(p: &mut Process) {
-    let (mut todo, mut seen) = (vec![String::new()], 0);
-    let mut buffer = vec![0; READ];
-    while let Some(path) = todo.pop() {
-        seen += 1;
-        if seen > ENTRIES {
-            return;
-        }
-        let here = if path.is_empty() { "/" } else { &path };
-        let Ok(stat) = p.lstat(here) else { continue };
-        let _ = p.listxattr(here).map(|names| names.iter().for_each(|name| drop(p.getxattr(here, name))));
-        match stat.attr.kind {
-            FileKind::Dir => {
-                for entry in p.list(here).unwrap_or_default() {
-                    if entry.name != b"." && entry.name != b".." {
-                        todo.push(format!("{path}/{}", String::from_utf8_lossy(&entry.name)));
-                    }
-                }
-            }
-            FileKind::Symlink => drop(p.readlink(here)),
-            FileKind::File => {
-                let Ok(fd) = p.open(here, OpenFlags::RDONLY | OpenFlags::NOATIME, 0) else { continue };
-                let size = stat.attr.size;
-                for pos in [0, 4096, 20_000, size / 2, size.saturating_sub(100)] {
-                    let _ = p.pread(fd, Dest::Bytes(&mut buffer), pos);
-                }
-                let _ = (p.lseek(fd, 0, Whence::Hole), p.lseek(fd, 1, Whence::Data));
-                let _ = p.close(fd);
-            }
-            _ => {}
-        }
-    }
 }

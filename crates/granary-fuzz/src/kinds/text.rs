@@ -64,9 +64,13 @@ pub(super) fn testbed(bytes: &[u8]) {
     }
 }
 
+fn fits(need: Need) -> bool {
+    Limits::here().is_ok_and(|limits| need.must_fit("fuzz", &limits, |_| String::new()).is_ok())
+}
+
 fn try_ssd(config: &DriveConfig) {
     let need = Need::of_ssd(config, Use::NEW);
-    if need.reserved > MOST_MEMORY || need.must_fit("fuzz", &Limits::here(), |_| String::new()).is_err() {
+    if need.reserved > MOST_MEMORY || !fits(need) {
         return;
     }
     let Ok(drive) = Mssd::new(config) else { return };

@@ -1,5 +1,6 @@
 //! [`Limits`]: how much memory this process can still have, and who says so.
 
+use crate::error::LabError;
 use granary_units::Bytes;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The variable that says how much memory there is, instead of the machine.
 const VARIABLE: &str = "GRANARY_MEMORY";
 
-/// What is left, bytes, and who says so; `None`: nobody does.
+/// Memory that is left, bytes, and who says so; `None`: nobody does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Memory.
@@ -24,11 +25,17 @@ impl Limits {
     }
 
     /// Those of this process, now.
-    pub fn here() -> Limits {
-        let said = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<Bytes>().ok());
-        if let Some(bytes) = said {
-            return Limits::of(bytes.0);
+    ///
+    /// # Errors
+    /// [`LabError::Usage`] where the variable that replaces them is no size.
+    pub fn here() -> Result<Limits, LabError> {
+        match std::env::var_os(VARIABLE) {
+            Some(text) => said(&text.to_string_lossy()),
+            None => Ok(Limits::of_machine()),
         }
+    }
+
+    fn of_machine() -> Limits {
         let machine = field("/proc/meminfo", "MemAvailable:").map(|has| (has, "MemAvailable".to_owned()));
         Limits {
             memory: [machine, control_group()].into_iter().flatten().min_by_key(|(has, _)| *has),
@@ -47,6 +54,14 @@ impl Limits {
     }
 }
 
+/// The limits that the variable stands for.
+fn said(text: &str) -> Result<Limits, LabError> {
+    let bytes = text.parse::<Bytes>();
+    let bytes =
+        bytes.map_err(|e| LabError::Usage(format!("{VARIABLE}={text} is no size ({e}): write 6GiB")))?;
+    Ok(Limits::of(bytes.0))
+}
+
 /// The most memory that this process had so far, bytes, where the system tells.
 pub fn peak() -> Option<Bytes> {
     field("/proc/self/status", "VmHWM:").map(Bytes)
@@ -62,7 +77,7 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What the control group of this process (version 2) leaves, and those around it.
+/// Memory that the control group of this process (version 2) leaves, and those around it.
 fn control_group() -> Option<(u64, String)> {
     let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -77,7 +92,7 @@ fn control_group() -> Option<(u64, String)> {
         .map(|has| (has, "memory.max of its control group".to_owned()))
 }
 
-/// What a control group leaves: its page cache can be had back.
+/// Memory that a control group leaves: its page cache can be had back.
 fn left(group: &Path) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let most: u64 = read("memory.max")?.trim().parse().ok()?;
@@ -89,6 +104,13 @@ fn left(group: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variable_that_is_no_size_is_an_error() {
+        assert_eq!(said("6GiB").expect("a size"), Limits::of(6 << 30));
+        let told = said("much").expect_err("refused").to_string();
+        assert!(told.contains("GRANARY_MEMORY=much") && told.contains("write 6GiB"), "{told}");
+    }
 
     #[test]
     fn a_control_group_leaves_what_it_has_not_used_and_its_page_cache() {

@@ -103,9 +103,13 @@ pub fn damaged_media_give_errors<S: Subject>(subject: &S, reach: u64) {
 
 /// Looks at everything; errors are welcome, panics are not.
 pub fn look_around(vfs: &Arc<Vfs>) {
-    let mut p = Process::new(vfs.clone(), Cred::ROOT);
+    walk(&mut Process::new(vfs.clone(), Cred::ROOT), 50);
+}
+
+/// Looks at `most` names at most, and at what they lead to.
+pub fn walk(p: &mut Process, most: usize) {
     let mut todo = vec!["".to_owned()];
-    for _ in 0..50 {
+    for _ in 0..most {
         let Some(path) = todo.pop() else { break };
         let here = if path.is_empty() { "/" } else { &path };
         let Ok(stat) = p.lstat(here) else { continue };
@@ -122,10 +126,11 @@ pub fn look_around(vfs: &Arc<Vfs>) {
             FileKind::File => {
                 if let Ok(fd) = p.open(here, OpenFlags::RDONLY | OpenFlags::NOATIME, 0) {
                     let mut buffer = vec![0; 8192];
-                    for pos in [0, 4096, 16_384, stat.attr.size.saturating_sub(100)] {
+                    let size = stat.attr.size;
+                    for pos in [0, 4096, 16_384, size / 2, size.saturating_sub(100)] {
                         let _ = p.pread(fd, Dest::Bytes(&mut buffer), pos);
                     }
-                    let _ = p.lseek(fd, 0, Whence::Hole);
+                    let _ = (p.lseek(fd, 0, Whence::Hole), p.lseek(fd, 1, Whence::Data));
                     let _ = p.close(fd);
                 }
             }

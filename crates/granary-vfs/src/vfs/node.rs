@@ -261,7 +261,7 @@ impl Node {
         write_error::tell_anybody(self.rare.lock().write_error.as_deref_mut())
     }
 
-    /// What a file has been told of that is opened now ([`Node::error_since`]).
+    /// The errors that count as told to a file that is opened now ([`Node::error_since`]).
     pub(super) fn errors(&self) -> u32 {
         write_error::at_open(self.rare.lock().write_error.as_deref())
     }

@@ -9,7 +9,7 @@
 
 use crate::error::FsError;
 
-/// What a node knows of failed write-backs.
+/// A node's failed write-backs.
 #[derive(Debug)]
 pub(super) struct WriteError {
     /// The newest.

@@ -89,7 +89,7 @@ fn place(text: &str) -> Result<(u64, u64), Failure> {
     })
 }
 
-/// What all workers share.
+/// The state that all workers share.
 struct Work {
     kind: &'static Kind,
     load: Load,
@@ -109,7 +109,7 @@ struct Work {
     found: Mutex<Found>,
 }
 
-/// What all workers found.
+/// The findings of all workers.
 #[derive(Default)]
 struct Found {
     recordings: u64,

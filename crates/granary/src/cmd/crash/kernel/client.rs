@@ -5,8 +5,7 @@ use super::log::Log;
 use granary_lab::calibrate::KernelClient;
 use granary_units::{Dest, Payload};
 use granary_vfs::{
-    Access, Allocate, Cred, Dirent, Fd, OpenFlags, Posix, RenameFlags, Result, SetTime, SetXattr, Stat,
-    StatFs, Whence,
+    Allocate, Cred, Dirent, Fd, OpenFlags, Posix, RenameFlags, Result, SetTime, SetXattr, Whence,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,6 +71,8 @@ fn flags_of(flags: OpenFlags) -> String {
 }
 
 impl Posix for Client {
+    granary_vfs::forward_posix!(inner: stat, lstat, fstat, access, getxattr, listxattr, readlink, statfs, umask);
+
     fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
         self.note(|| format!("open {}{}", show(path.as_ref()), flags_of(flags)));
         let fd = self.inner.open(path.as_ref(), flags, mode)?;
@@ -142,22 +143,6 @@ impl Posix for Client {
         self.inner.sync()
     }
 
-    fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
-        self.inner.stat(path)
-    }
-
-    fn lstat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
-        self.inner.lstat(path)
-    }
-
-    fn fstat(&mut self, fd: Fd) -> Result<Stat> {
-        self.inner.fstat(fd)
-    }
-
-    fn access(&mut self, path: impl AsRef<[u8]>, wanted: Access) -> Result<()> {
-        self.inner.access(path, wanted)
-    }
-
     fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
         self.note(|| format!("chmod {} {mode:o}", show(path.as_ref())));
         self.inner.chmod(path, mode)
@@ -188,10 +173,6 @@ impl Posix for Client {
         self.inner.truncate(path, size)
     }
 
-    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
-        self.inner.getxattr(path, name)
-    }
-
     fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.note(|| format!("setxattr {} {}, {} bytes", show(path.as_ref()), show(name), value.len()));
         self.inner.setxattr(path, name, value, how)
@@ -200,10 +181,6 @@ impl Posix for Client {
     fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
         self.note(|| format!("removexattr {} {}", show(path.as_ref()), show(name)));
         self.inner.removexattr(path, name)
-    }
-
-    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
-        self.inner.listxattr(path)
     }
 
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
@@ -267,10 +244,6 @@ impl Posix for Client {
         self.inner.symlink(target, path)
     }
 
-    fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        self.inner.readlink(path)
-    }
-
     fn readdir(&mut self, fd: Fd, max: usize) -> Result<Vec<Dirent>> {
         loop {
             let mut part = self.inner.readdir(fd, max)?;
@@ -285,14 +258,6 @@ impl Posix for Client {
 
     fn chdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
         self.inner.chdir(path)
-    }
-
-    fn statfs(&mut self) -> Result<StatFs> {
-        self.inner.statfs()
-    }
-
-    fn umask(&mut self, mask: u16) -> u16 {
-        self.inner.umask(mask)
     }
 
     fn set_cred(&mut self, cred: Cred) {

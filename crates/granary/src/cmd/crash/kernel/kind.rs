@@ -13,7 +13,7 @@ pub struct Kind {
     /// The program that makes it, and how: as small as it can be, so that journals wrap; no discards, nothing
     /// left to do later.
     mkfs: &'static [&'static str],
-    /// What stands behind the device.
+    /// The arguments behind the device.
     mkfs_end: &'static [&'static str],
     /// The data of mount(2).
     pub options: &'static str,
@@ -92,7 +92,7 @@ impl Kind {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
-    /// What this machine lacks for it.
+    /// Why this machine cannot do it.
     pub fn check_machine(&self) -> Result<(), Failure> {
         if !rustix::process::geteuid().is_root() {
             return Err(Failure::usage("mounting the kernel's file systems needs root: run as root"));
@@ -130,7 +130,7 @@ impl Kind {
         run(mkfs.args(&self.mkfs[1..]).arg(device).args(self.mkfs_end)).map(drop)
     }
 
-    /// What the checker says of an image that is not mounted, where it is not content.
+    /// Asks the checker about an image that is not mounted; the error is its text.
     pub fn check(&self, image: &Path) -> Result<(), String> {
         run(Command::new(self.check[0]).args(&self.check[1..]).arg(image)).map(drop)
     }

@@ -5,9 +5,9 @@
 //!                               '─ position on the tape, fork of the promises
 //! ```
 //!
-//! Invariants: a note comes behind the beginning of its call in the model and before the kernel sees it, so
-//! that every change that a request may carry is in the note before the request. A promise shows in the first
-//! note behind it: the requests that it stands on are on the tape by then.
+//! Invariants: the model knows of a call before its note is made, and the kernel sees the call after that. So
+//! the note before a request has every change that the request may carry. A promise shows in the first note
+//! behind it: the requests that it stands on are on the tape by then.
 
 use super::tape::Tape;
 use granary_crash::Promises;
@@ -20,7 +20,7 @@ pub struct Note {
     pub at: usize,
     /// The client and the call.
     pub text: String,
-    /// What is promised at this moment, and what has begun.
+    /// The promises at this moment, and the changes that have begun.
     pub promises: Promises,
 }
 

@@ -1,4 +1,4 @@
-//! What must not be left behind: [`Mount`], and a mount table of our own ([`private_mounts`]).
+//! [`Mount`], and a mount table of our own ([`private_mounts`]): no mount is left behind.
 //!
 //! Mounts are made where nobody else sees them, and they are gone with the process, however it ends.
 

@@ -27,11 +27,11 @@ const THREADS: usize = 4;
 /// Bytes of the drive, which the smallest of the testbed's can have.
 const DRIVE: Bytes = Bytes(512 << 20);
 
-/// What was recorded.
+/// A recorded load.
 pub struct Recording {
     /// Number of the run.
     pub seed: u64,
-    /// What the drive held when it began.
+    /// The drive's content when it began.
     pub base: Base,
     /// Requests, in order of arrival.
     pub entries: Vec<Entry>,
@@ -79,7 +79,7 @@ impl Recording {
     /// Makes one in `dir`, which has empty directories `drive` and `mnt`.
     ///
     /// # Errors
-    /// What did not work without a power failure, in one sentence.
+    /// A failure without a power failure, in one sentence.
     pub fn make(kind: &Kind, load: &Load, seed: u64, dir: &Path) -> Result<Recording, String> {
         // Its cache is volatile: another drive is not asked to flush.
         let testbed = Testbed::load("bytefs-emulator", &SETS.map(str::to_owned));
@@ -114,7 +114,7 @@ impl Recording {
         Ok(Recording { seed, base, entries, notes: log.end() })
     }
 
-    /// What the drive was asked and which calls were made until `cut`, a line each, for people.
+    /// The requests and the calls until `cut`, a line each, for people.
     pub fn told(&self, cut: usize, kept: &[usize]) -> String {
         let mut notes = self.notes.iter().peekable();
         let mut out = String::new();

@@ -29,7 +29,7 @@ const TRIES: u32 = 4;
 pub struct State {
     /// Entries that had arrived.
     pub cut: usize,
-    /// What the drive holds above the base.
+    /// The drive's content above the base.
     pub overlay: Overlay,
     /// Writes that no flush covered.
     pub loose: usize,

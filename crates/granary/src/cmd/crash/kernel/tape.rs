@@ -27,7 +27,7 @@ const LATE_US: u64 = 400;
 /// Pages that the base is read by.
 const BATCH: u64 = 256;
 
-/// What was asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub enum Asked {
     /// These pages from this block on.
@@ -41,7 +41,7 @@ pub enum Asked {
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
     /// The tick when it came.
     pub arrived: u64,
@@ -49,7 +49,7 @@ pub struct Entry {
     pub ended: u64,
 }
 
-/// What a drive held when the tape began: its blocks that are not zero.
+/// A drive's content when the tape began: its blocks that are not zero.
 pub type Base = FxHashMap<u64, Page>;
 
 struct Reel {

@@ -26,14 +26,14 @@ const TOLD: usize = 12;
 /// Broken promises that a complaint tells.
 const MOST: usize = 8;
 
-/// What is wrong in a state.
+/// A state in which something is wrong.
 #[derive(Debug)]
 pub struct Complaint {
     /// The run.
     pub seed: u64,
     /// The state of the run.
     pub number: u64,
-    /// What ran.
+    /// The load.
     pub load: String,
     /// The state, in words.
     pub state: String,
@@ -48,7 +48,7 @@ pub struct Complaint {
     pub image: Option<PathBuf>,
 }
 
-/// What was looked at.
+/// How much was looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// States that were mounted and compared.
@@ -74,7 +74,7 @@ pub struct Bench<'a> {
     pub ignored: usize,
     /// The directory of images that are kept.
     pub keep: Option<PathBuf>,
-    /// What was looked at.
+    /// How much was looked at.
     pub tally: Tally,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
     /// Tries the state with this number. `None`: nothing is wrong, or it was seen already.
     ///
     /// # Errors
-    /// What keeps it from being tried, in one sentence.
+    /// Why it cannot be tried, in one sentence.
     pub fn attempt(
         &mut self,
         tape: &Recording,
@@ -156,6 +156,24 @@ impl<'a> Bench<'a> {
         wrong
     }
 
+    /// Puts the image, as the power failure left it, into the directory of images that are kept, if there is one.
+    fn keep_image(
+        &mut self,
+        tape: &Recording,
+        number: u64,
+        state: &State,
+    ) -> Result<Option<PathBuf>, String> {
+        let Some(dir) = &self.keep else { return Ok(None) };
+        let told = |e: std::io::Error| format!("{}: {e}", dir.display());
+        std::fs::create_dir_all(dir).map_err(told)?;
+        let path = dir.join(format!("{}-{}-{number}.img", self.kind.name, tape.seed));
+        self.image.become_state(&tape.base, &state.overlay).map_err(told)?;
+        let mut copy = std::process::Command::new("cp");
+        super::kind::run(copy.arg("--sparse=always").arg(self.image.path()).arg(&path))?;
+        std::fs::write(path.with_extension("txt"), tape.told(state.cut, &state.kept)).map_err(told)?;
+        Ok(Some(path))
+    }
+
     fn complaint(
         &mut self,
         tape: &Recording,
@@ -179,14 +197,9 @@ impl<'a> Bench<'a> {
             state.loose,
             state.kept
         );
-        let image = self.keep.clone().map(|dir| {
-            let path = dir.join(format!("{}-{}-{number}.img", self.kind.name, tape.seed));
-            let _ = self.image.become_state(&tape.base, &state.overlay);
-            let _ = super::kind::run(
-                std::process::Command::new("cp").arg("--sparse=always").arg(self.image.path()).arg(&path),
-            );
-            let _ = std::fs::write(path.with_extension("txt"), tape.told(state.cut, &state.kept));
-            path
+        let image = self.keep_image(tape, number, state).unwrap_or_else(|e| {
+            wrong.push(format!("(the image was not kept: {e})"));
+            None
         });
         Complaint {
             seed: tape.seed,
