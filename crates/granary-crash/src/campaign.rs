@@ -85,6 +85,9 @@ struct Pair {
 }
 
 impl Campaign {
+    /// Power failures one after the other where nobody asks for another number.
+    pub const NESTED: u32 = 3;
+
     /// Explores each load on each file system. `progress` is told the points so far, and the failures, after each run.
     pub fn explore(
         &self,

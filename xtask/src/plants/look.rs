@@ -19,7 +19,7 @@ pub(super) fn run(targets: &[String]) -> Result<u64, String> {
     let campaign = Campaign {
         effort: Effort::default(),
         errors: false,
-        nested: 2,
+        nested: Campaign::NESTED,
         seed: 1,
         points: None,
         time: Some(FOR_EVER),

@@ -1,7 +1,7 @@
 //! Arguments of `crash`.
 
 use clap::{Args, ValueEnum};
-use granary_crash::{Effort, Path};
+use granary_crash::{Campaign, Effort, Path};
 use granary_units::Nanos;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -88,7 +88,7 @@ pub struct CrashArgs {
     #[arg(long, value_enum, default_value_t = Mode::Sample)]
     pub mode: Mode,
     /// Power failures one after the other, at most: the second in the recovery from the first, or in the load behind it
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "N", default_value_t = Campaign::NESTED, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub nested: u32,
     /// Number of the first run of each load
     #[arg(long, value_name = "N", default_value_t = 0)]
