@@ -1,7 +1,7 @@
 //! What others know of ByteFS and its two ablations.
 
 use crate::{MkfsOptions, MountOptions, Variant};
-use granary_device::{Devices, Need};
+use granary_device::{Devices, Need, Structure};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short, wrong_cpus};
 use granary_vfs::{FileSystem, FsEntry, Repaired, Result};
@@ -68,7 +68,19 @@ const WHOLE: &str = "data = 'journal'\nmax_free_lines = 64";
 const SYNC: &str = "commit = 'sync'";
 
 const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
-    CrashCase { mount, metadata_cache: Bytes::kib(256), ..CrashCase::plain(name) }
+    CrashCase {
+        mount,
+        metadata_cache: Bytes::kib(256),
+        checked: &[
+            Structure::Superblock,
+            Structure::Bitmap,
+            Structure::Inode,
+            Structure::Dentry,
+            Structure::DataPointer,
+        ],
+        grows: true,
+        ..CrashCase::plain(name)
+    }
 }
 
 fn periodic(table: &Table) -> Option<(&'static str, Nanos)> {

@@ -25,6 +25,8 @@ pub struct Campaign {
     pub nested: u32,
     /// Block writes fail in each run ([`Explorer::write_errors`]).
     pub errors: bool,
+    /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in 16 does that behind its power failures.
+    pub media: bool,
     /// The first run of each pair.
     pub seed: u64,
     /// Crash points of each file system, at least, over all its loads.
@@ -63,6 +65,9 @@ fn on_the_wall() -> Instant {
 
 /// The images of one run are looked at for so long at most where there is a time for all.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// One run in so many damages media, where not each does.
+const DAMAGING: u64 = 16;
 
 /// When all ends, and how long the images of one run are looked at.
 #[derive(Clone, Copy)]
@@ -169,7 +174,13 @@ impl Campaign {
                 // Every pair is to be looked at within the time; a run may give more images than there is time for.
                 let end = clock.map(|clock| clock.end.min(on_the_wall() + clock.slice));
                 let over = || end.is_some_and(|end| on_the_wall() >= end);
-                let mut report = explorer.run_until(seed, &self.effort, &over);
+                let mut report = match self.media {
+                    true => explorer.media_until(seed, &over),
+                    false => explorer.run_until(seed, &self.effort, &over),
+                };
+                if !self.media && explorer.one_in(DAMAGING, seed, "damaging run") && !over() {
+                    report.add(explorer.media_until(seed, &over));
+                }
                 if makes {
                     report.add(explorer.making(seed));
                 }

@@ -24,13 +24,15 @@
 mod film;
 mod life;
 mod making;
+mod media;
+mod mending;
 mod place;
 mod report;
 mod run;
 
 pub use life::panic_text;
 pub use place::{At, Path, Phase, Place};
-pub use report::{Coverage, Failure, Report};
+pub use report::{Coverage, Damages, Failure, Report};
 pub use run::Effort;
 
 use crate::load::Load;

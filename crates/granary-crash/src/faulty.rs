@@ -9,15 +9,18 @@
 //! ```
 //!
 //! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting commands does.
-//! Block writes can be made to fail, too: the host gets an error, the drive nothing.
+//! Block writes can be made to fail, too: the host gets an error, the drive nothing. Pages can be made unreadable until they are written
+//! again. And the pages that a host writes can be noted, so that damage of media meets what is in use.
 //!
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
-use granary_device::{Command, Devices, Drive, DriveError, Streamed, Structure};
+use granary_device::{Chain, Command, Devices, Drive, DriveError, Role, Streamed, Structure};
 use granary_sim::rng::Stream;
-use granary_units::{ByteAddr, Lpa, Nanos, TxId};
+use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// When the power fails, counted in commands from arming on (1 = the next).
@@ -53,10 +56,16 @@ pub(crate) fn is_made(e: &DriveError) -> bool {
     matches!(e, DriveError::Failed(why) if why == MADE)
 }
 
+/// A page of one of the devices.
+pub(crate) type DevicePage = (Role, u64);
+
 #[derive(Default)]
 struct State {
     commands: u64,
     errors: Option<WriteErrors>,
+    /// Pages that were written and not trimmed since, with what they hold; `None`: nobody wants to know.
+    written: Option<BTreeMap<DevicePage, Structure>>,
+    unreadable: BTreeSet<DevicePage>,
     trip: Option<Trip>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -69,6 +78,7 @@ pub struct Faults {
 
 /// A [`Drive`] that cuts the power at a chosen command.
 struct Faulty {
+    role: Role,
     inner: Arc<dyn Drive>,
     faults: Arc<Faults>,
 }
@@ -77,7 +87,7 @@ impl Faults {
     /// Wraps devices; not armed.
     pub fn around(devices: &Devices) -> (Devices, Arc<Faults>) {
         let faults = Arc::new(Faults::default());
-        let wrapped = devices.map(|_, inner| Arc::new(Faulty { inner, faults: faults.clone() }));
+        let wrapped = devices.map(|role, inner| Arc::new(Faulty { role, inner, faults: faults.clone() }));
         (wrapped, faults)
     }
 
@@ -95,6 +105,65 @@ impl Faults {
         let mut state = self.state.lock();
         let errors = state.errors.as_mut().filter(|_| !what.is_metadata());
         errors.is_some_and(|errors| errors.random.below(errors.one_in) == 0)
+    }
+
+    /// Notes from now on which pages are written.
+    pub(crate) fn note_writes(&self) {
+        self.state.lock().written = Some(BTreeMap::new());
+    }
+
+    /// The pages noted.
+    pub(crate) fn written(&self) -> BTreeMap<DevicePage, Structure> {
+        self.state.lock().written.take().unwrap_or_default()
+    }
+
+    /// Reads of these pages fail from now on, until they are written.
+    pub(crate) fn make_unreadable(&self, pages: impl IntoIterator<Item = DevicePage>) {
+        self.state.lock().unreadable.extend(pages);
+    }
+
+    /// Pages that cannot be read.
+    pub(crate) fn unreadable(&self) -> BTreeSet<DevicePage> {
+        self.state.lock().unreadable.clone()
+    }
+
+    /// `whole`: of what was in these pages before, nothing is left.
+    fn writes(&self, role: Role, pages: Range<u64>, what: Structure, whole: bool) {
+        let mut state = self.state.lock();
+        if let Some(written) = &mut state.written {
+            for page in pages.clone() {
+                let holds = written.entry((role, page)).or_insert(what);
+                if whole || !holds.is_metadata() {
+                    *holds = what;
+                }
+            }
+        }
+        if !state.unreadable.is_empty() {
+            state.unreadable.retain(|(of, page)| *of != role || !pages.contains(page));
+        }
+    }
+
+    fn trims(&self, role: Role, pages: Range<u64>) {
+        let mut state = self.state.lock();
+        if let Some(written) = &mut state.written {
+            written.retain(|(of, page), _| *of != role || !pages.contains(page));
+        }
+        state.unreadable.retain(|(of, page)| *of != role || !pages.contains(page));
+    }
+
+    /// Whether all these pages can be read.
+    ///
+    /// # Errors
+    /// The first that cannot.
+    fn reads(&self, role: Role, pages: Range<u64>) -> Result<(), DriveError> {
+        let state = self.state.lock();
+        if state.unreadable.is_empty() {
+            return Ok(());
+        }
+        match state.unreadable.range((role, pages.start)..(role, pages.end)).next() {
+            Some((_, page)) => Err(DriveError::Unreadable(*page)),
+            None => Ok(()),
+        }
     }
 
     /// Commands since the devices were wrapped.
@@ -154,7 +223,46 @@ impl Faulty {
 }
 
 impl Drive for Faulty {
-    granary_device::forward_drive!(inner: info, load, load_pages, load_known, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+
+    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
+        self.faults.reads(self.role, pages_of(at, out.len()))?;
+        self.inner.load(now, at, out, what)
+    }
+
+    fn load_pages(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        len: usize,
+        out: &mut [Page],
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.faults.reads(self.role, pages_of(at, len))?;
+        self.inner.load_pages(now, at, len, out, what)
+    }
+
+    fn load_known(
+        &self,
+        now: Nanos,
+        runs: &[(Lpa, usize)],
+        until: Nanos,
+        known: &[Page],
+        fresh: &mut [Page],
+        what: Structure,
+    ) -> Chain {
+        let unreadable =
+            |(lpa, count): &(Lpa, usize)| self.faults.reads(self.role, lpa.0..lpa.0 + *count as u64).err();
+        // Runs before the first that cannot be read are as ever.
+        let Some((n, e)) = runs.iter().enumerate().find_map(|(n, run)| Some((n, unreadable(run)?))) else {
+            return self.inner.load_known(now, runs, until, known, fresh, what);
+        };
+        let mut chain = self.inner.load_known(now, &runs[..n], until, known, fresh, what);
+        if chain.runs == n && chain.goes_on(until) {
+            chain.failed = Some(e);
+        }
+        chain
+    }
 
     fn store_from(
         &self,
@@ -165,6 +273,8 @@ impl Drive for Faulty {
         tx: TxId,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
+        // A line that is written does not mend the rest of its page, but it is all the same to the tests: the page is in use.
+        self.faults.writes(self.role, pages_of(at, data.len()), what, false);
         self.pass(|d| d.store_from(core, now, at, data, tx, what))
     }
 
@@ -181,6 +291,7 @@ impl Drive for Faulty {
         data: Streamed<'_>,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
+        self.faults.writes(self.role, lpa.0..lpa.0 + 1, what, false);
         self.pass(|d| d.stream(now, lpa, from, data, what))
     }
 
@@ -189,10 +300,31 @@ impl Drive for Faulty {
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        let run = |lpa: Lpa, count: usize| lpa.0..lpa.0 + count as u64;
         let fails = match &command {
-            Command::Write { what, .. } | Command::FsWrite { what, .. } => self.faults.write_fails(*what),
+            Command::Write { lpa, pages, what } | Command::FsWrite { lpa, pages, what, .. } => {
+                let fails = self.faults.write_fails(*what);
+                if !fails {
+                    self.faults.writes(self.role, run(*lpa, pages.len()), *what, true);
+                }
+                fails
+            }
+            Command::Read { lpa, out, .. } => {
+                self.faults.reads(self.role, run(*lpa, out.len()))?;
+                false
+            }
+            Command::Trim { lpa, count } => {
+                self.faults.trims(self.role, lpa.0..lpa.0 + count);
+                false
+            }
             _ => false,
         };
         self.pass(|d| if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) })
     }
+}
+
+/// The pages that hold these bytes.
+fn pages_of(at: ByteAddr, len: usize) -> Range<u64> {
+    let page = PAGE_SIZE as u64;
+    at.0 / page..(at.0 + len as u64).div_ceil(page)
 }

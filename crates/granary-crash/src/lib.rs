@@ -14,6 +14,7 @@
 //! It does *not* know any file system: each comes as a [`Target`].
 
 mod campaign;
+mod damage;
 mod explorer;
 mod faulty;
 mod load;
@@ -22,7 +23,10 @@ mod recorded;
 pub mod target;
 
 pub use campaign::{Campaign, Tally};
-pub use explorer::{At, Coverage, Effort, Explorer, Failure, Path, Phase, Place, Report, panic_text};
+pub use damage::{read_page, write_page};
+pub use explorer::{
+    At, Coverage, Damages, Effort, Explorer, Failure, Path, Phase, Place, Report, panic_text,
+};
 pub use faulty::{Faults, Trip};
 pub use load::{
     Appended, Churn, Clean, Clients, Crowd, Filebench, FromFile, Full, LOADS, Late, Load, Mapped, Names,

@@ -3,14 +3,14 @@
 //! The devices are so small that logs are cleaned, journals wrap, caches evict and gc runs within a few milliseconds of
 //! virtual time.
 
-use granary_device::{Devices, Drive, Need, Role};
+use granary_device::{Devices, Drive, Need, Role, Structure};
 use granary_flash::{ErrorConfig, Geometry};
 use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
 use granary_pmem::{Dimm, DimmConfig, Domain};
 use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::entry::{CrashCase, Layer, Mount};
-use granary_vfs::{FileSystem, FsEntry, FsError, VfsConfig};
+use granary_vfs::{FileSystem, FsEntry, FsError, Repaired, VfsConfig};
 use std::sync::Arc;
 
 /// A file system under test, with its devices. Make everything small, so that logs are cleaned, journals wrap, caches
@@ -38,6 +38,21 @@ pub trait Target: Send + Sync {
     /// Whether a file can have another inode number after the next mount.
     fn inodes_may_change(&self) -> bool {
         false
+    }
+
+    /// Whether a flipped bit or an unreadable page in a structure never passes for the truth.
+    fn checks(&self, _what: Structure) -> bool {
+        false
+    }
+
+    /// Whether it grows when its drive has become larger.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// Mends damaged media as far as it can; `None`: it has no repair.
+    fn repair(&self, _devices: &Devices) -> Option<Result<Repaired, FsError>> {
+        None
     }
 
     /// Makes an empty file system; it must be durable on return.
@@ -229,6 +244,18 @@ impl Target for Case {
 
     fn inodes_may_change(&self) -> bool {
         self.case.inodes_may_change
+    }
+
+    fn checks(&self, what: Structure) -> bool {
+        self.case.checked.contains(&what)
+    }
+
+    fn grows(&self) -> bool {
+        self.case.grows
+    }
+
+    fn repair(&self, devices: &Devices) -> Option<Result<Repaired, FsError>> {
+        self.fs.repair.map(|repair| repair(devices))
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {

@@ -229,6 +229,11 @@ pub(crate) fn empty_inodes(geo: &Geometry, bitmap: &mut BlockBytes) {
     set_range(bitmap, n, (BLOCK_SIZE * 8) as u32 - n);
 }
 
+/// Takes `n` from a count. Counts of damaged media may be too low.
+fn less(count: &AtomicU64, n: u64) {
+    let _ = count.fetch_update(Relaxed, Relaxed, |count| Some(count.saturating_sub(n)));
+}
+
 fn check_desc(geo: &Geometry, group: u32, d: &GroupDesc) -> Result<()> {
     let inside = |first: u64, n: u64| first > 0 && first + n <= geo.blocks;
     let places = inside(d.block_bitmap.get(), 1)

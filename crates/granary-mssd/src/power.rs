@@ -18,6 +18,8 @@ use crate::firmware::bam::FileBlock;
 use granary_device::RemapRange;
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos, Page, TxId};
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 
 /// What a command does to the drive's state.
 #[derive(Clone, Debug)]
@@ -86,6 +88,19 @@ impl Effect {
         }
     }
 
+    /// The page, where it concerns one alone.
+    fn page(&self) -> Option<Lpa> {
+        match self {
+            Effect::Write(lpa, _) | Effect::Trim(lpa) | Effect::FsWrite { lpa, .. } => Some(*lpa),
+            _ => None,
+        }
+    }
+
+    /// Whether it moves or names pages, many at once.
+    fn is_of_ranges(&self) -> bool {
+        matches!(self, Effect::Remap { .. } | Effect::Keep(_))
+    }
+
     /// Whether it changes BAM's file tables so that its place among others matters.
     fn is_of_bam(&self) -> bool {
         matches!(self, Effect::FsWrite { .. } | Effect::Remap { .. } | Effect::Keep(_) | Effect::BamReset)
@@ -105,6 +120,10 @@ const LATEST: Nanos = Nanos::from_micros(300);
 #[derive(Clone, Default)]
 pub struct InFlight {
     effects: Vec<(Nanos, Effect)>,
+    /// How many effects concern a page alone: a trim of a drive has one for each page, and each asks whether there are others.
+    on_page: FxHashMap<u64, u32>,
+    /// Effects that concern ranges of pages.
+    of_ranges: usize,
     /// Draws which writes are late.
     late: Option<Stream>,
 }
@@ -123,7 +142,34 @@ impl InFlight {
 
     /// Adds an effect that is acknowledged at `done`.
     pub fn push(&mut self, done: Nanos, effect: Effect) {
+        if let Some(lpa) = effect.page() {
+            *self.on_page.entry(lpa.0).or_default() += 1;
+        }
+        self.of_ranges += usize::from(effect.is_of_ranges());
         self.effects.push((done, effect));
+    }
+
+    /// Whether an effect concerns this page.
+    #[inline]
+    fn concerns(&self, lpa: Lpa) -> bool {
+        self.of_ranges > 0 || self.on_page.contains_key(&lpa.0)
+    }
+
+    /// Takes out the effects that are wanted.
+    fn take(&mut self, wanted: impl FnMut(&mut (Nanos, Effect)) -> bool) -> Vec<(Nanos, Effect)> {
+        let out: Vec<_> = self.effects.extract_if(.., wanted).collect();
+        for (_, effect) in &out {
+            self.of_ranges -= usize::from(effect.is_of_ranges());
+            if let Some(lpa) = effect.page()
+                && let Entry::Occupied(mut count) = self.on_page.entry(lpa.0)
+            {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+        out
     }
 
     /// Whether nothing is in flight.
@@ -146,7 +192,7 @@ impl InFlight {
             position += 1;
             *done <= now || (e.is_of_bam() && last_of_bam.is_some_and(|last| position <= last))
         };
-        let mut out: Vec<_> = self.effects.extract_if(.., taken).collect();
+        let mut out = self.take(taken);
         let mut last = Nanos::ZERO;
         for (done, _) in out.iter_mut().filter(|(_, e)| e.is_of_bam()) {
             last = last.max((*done).min(now));
@@ -158,13 +204,15 @@ impl InFlight {
 
     /// Takes out everything that concerns a page or one of its other names.
     pub fn of_pages(&mut self, lpa: Lpa, names: &[Lpa]) -> Vec<(Nanos, Effect)> {
-        let concerns = |e: &Effect| e.concerns(lpa) || names.iter().any(|&name| e.concerns(name));
-        self.effects.extract_if(.., |(_, e)| concerns(e)).collect()
+        if !self.concerns(lpa) && !names.iter().any(|&name| self.concerns(name)) {
+            return Vec::new();
+        }
+        self.take(|(_, e)| e.concerns(lpa) || names.iter().any(|&name| e.concerns(name)))
     }
 
     /// Whether something in flight changes BAM's file tables and concerns a page.
     pub fn is_of_bam(&self, lpa: Lpa) -> bool {
-        self.effects.iter().any(|(_, e)| e.is_of_bam() && e.concerns(lpa))
+        self.concerns(lpa) && self.effects.iter().any(|(_, e)| e.is_of_bam() && e.concerns(lpa))
     }
 
     /// Pages of block writes that are on their way.
@@ -188,12 +236,15 @@ impl InFlight {
 
     /// Takes out everything that changes BAM's file tables, trims included.
     pub fn of_bam(&mut self) -> Vec<(Nanos, Effect)> {
-        self.effects.extract_if(.., |(_, e)| e.is_of_bam() || matches!(e, Effect::Trim(_))).collect()
+        self.take(|(_, e)| e.is_of_bam() || matches!(e, Effect::Trim(_)))
     }
 
     /// What a read of the page sees, if something in flight concerns it.
     #[inline]
     pub fn seen(&self, lpa: Lpa) -> Option<Seen> {
+        if !self.concerns(lpa) {
+            return None;
+        }
         self.effects.iter().rev().find(|(_, e)| e.concerns(lpa)).map(|(_, e)| e.seen(lpa))
     }
 
@@ -202,6 +253,7 @@ impl InFlight {
         let commits = self.effects.iter().filter(|(_, e)| matches!(e, Effect::Commit(_))).count() as u64;
         let mut prefix = random.below(commits + 1);
         let mut landed = Vec::new();
+        (self.on_page, self.of_ranges) = Default::default();
         for (_, effect) in self.effects.drain(..) {
             let lands = match effect {
                 Effect::Commit(_) => {

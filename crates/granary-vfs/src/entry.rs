@@ -14,7 +14,7 @@ use crate::error::{FsError, Result};
 use crate::fs::FileSystem;
 use crate::repair::Repaired;
 use crate::vfs::Vfs;
-use granary_device::{Devices, Need, Role};
+use granary_device::{Devices, Need, Role, Structure};
 use granary_units::{Bytes, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -244,6 +244,11 @@ pub struct CrashCase {
     pub every_call_is_durable: bool,
     /// Whether a file can have another inode number after the next mount.
     pub inodes_may_change: bool,
+    /// Structures of which each byte has a checksum: a flipped bit or an unreadable page in them never passes for the truth. The mount,
+    /// `check()` or a call tells of it, or nothing is another than it was.
+    pub checked: &'static [Structure],
+    /// Whether it grows when its drive has become larger ([`Space::grow`](crate::Space::grow)).
+    pub grows: bool,
 }
 
 impl CrashCase {
@@ -258,6 +263,8 @@ impl CrashCase {
             times_are_durable: true,
             every_call_is_durable: false,
             inodes_may_change: false,
+            checked: &[],
+            grows: false,
         }
     }
 }

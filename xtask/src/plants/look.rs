@@ -19,6 +19,7 @@ pub(super) fn run(targets: &[String]) -> Result<u64, String> {
     let campaign = Campaign {
         effort: Effort::default(),
         errors: false,
+        media: false,
         nested: Campaign::NESTED,
         seed: 1,
         points: None,

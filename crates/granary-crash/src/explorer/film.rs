@@ -140,7 +140,7 @@ impl Film {
             reel.in_steps.clear();
             reel.wanted = std::mem::take(match phase {
                 Phase::Recovery => &mut reel.recovery,
-                Phase::Load | Phase::Making => &mut reel.load,
+                _ => &mut reel.load,
             });
             std::mem::take(&mut reel.wanted.instants)
         };

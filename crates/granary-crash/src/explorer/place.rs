@@ -20,6 +20,10 @@ pub enum Phase {
     Load,
     /// While the file system is made.
     Making,
+    /// None: the power stays on, and media are damaged; places are numbers of damages.
+    Damaged,
+    /// While damaged media are repaired.
+    Repair,
 }
 
 /// When, from the beginning of the phase.
@@ -61,6 +65,8 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.phase {
             Phase::Making => "m",
+            Phase::Damaged => "d",
+            Phase::Repair => "f",
             Phase::Recovery => "r",
             Phase::Load => "l",
         })?;
@@ -90,6 +96,8 @@ fn place(text: &str) -> Option<Place> {
         ("r", rest) => (Phase::Recovery, rest),
         ("l", rest) => (Phase::Load, rest),
         ("m", rest) => (Phase::Making, rest),
+        ("d", rest) => (Phase::Damaged, rest),
+        ("f", rest) => (Phase::Repair, rest),
         _ => return None,
     };
     let (at, draw) = rest.split_once('.')?;
@@ -122,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_path_is_read_back_from_its_text() {
-        for text in ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1"] {
+        for text in ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1", "d7-.0/f3+.1"] {
             assert_eq!(text.parse::<Path>().expect("a path").to_string(), text);
         }
         for wrong in ["x1+.0", "l1+", "l+.0", "l1*.0", "r", "l1+.0/", "lt.0", "é"] {

@@ -21,6 +21,23 @@ pub struct Coverage {
     pub files: u64,
     /// Bytes compared.
     pub bytes: u64,
+    /// Damages of media.
+    pub damages: Damages,
+}
+
+/// What came of damages of media, one of these each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damages {
+    /// The mount, `check()` or a call told of it.
+    pub told: u64,
+    /// Nothing is another than it was.
+    pub harmless: u64,
+    /// Content of the damaged pages is wrong, and nothing else.
+    pub content: u64,
+    /// Something else is wrong, and nobody tells: this file system's metadata have nothing that would show it.
+    pub silent: u64,
+    /// Repairs that left nothing, interrupted ones included.
+    pub repaired: u64,
 }
 
 impl Coverage {
@@ -33,6 +50,22 @@ impl Coverage {
         self.verified += other.verified;
         self.files += other.files;
         self.bytes += other.bytes;
+        self.damages.add(&other.damages);
+    }
+}
+
+impl Damages {
+    fn add(&mut self, other: &Damages) {
+        self.told += other.told;
+        self.harmless += other.harmless;
+        self.content += other.content;
+        self.silent += other.silent;
+        self.repaired += other.repaired;
+    }
+
+    /// All together.
+    pub fn all(&self) -> u64 {
+        self.told + self.harmless + self.content + self.silent
     }
 }
 

@@ -131,10 +131,10 @@ impl Explorer {
         let missing = |done: &Path| {
             self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
         };
-        if let [place] = path.0[..]
-            && place.phase == Phase::Making
-        {
-            return self.making_again(seed, place);
+        match path.0[..] {
+            [place] if place.phase == Phase::Making => return self.making_again(seed, place),
+            [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path),
+            _ => {}
         }
         let first = path.0.first().map(|place| Wanted::one(place.at)).unwrap_or_default();
         let (outcome, mut images) = self.trunk(seed, first, 0, &mut report);
@@ -172,8 +172,7 @@ impl Explorer {
         report: &mut Report,
     ) -> (Result<(), Failure>, Vec<Image>) {
         let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
-            let what = vec!["its devices have no second copy: give the drive `Drive::fork`".to_owned()];
-            return (Err(self.failure(seed, "run".into(), what)), Vec::new());
+            return (Err(self.no_copy(seed)), Vec::new());
         };
         let errors = self.errors(seed);
         let mut promises = Machine::promises(&*self.target);
@@ -271,7 +270,7 @@ impl Explorer {
     }
 
     /// Whether a run is one of so many: of each load another one, so that the first runs of all loads have some.
-    fn one_in(&self, many: u64, seed: u64, what: &str) -> bool {
+    pub(crate) fn one_in(&self, many: u64, seed: u64, what: &str) -> bool {
         let drawn = |what: &str, many| Stream::new(seed, what).below(many) == 0;
         drawn(what, 2 * many) || drawn(&format!("{what} of {}", self.load.name()), 2 * many)
     }

@@ -30,6 +30,10 @@ const PIECE: usize = 256 << 10;
 pub struct Verdict {
     /// One sentence per broken promise; empty = all kept.
     pub violations: Vec<String>,
+    /// Of these: calls that ended with an error. The file system told of it itself.
+    pub errors: u64,
+    /// Of these: files whose bytes are wrong, without an error.
+    pub wrong_files: u64,
     /// Files whose content was compared.
     pub files: u64,
     /// Bytes compared.
@@ -47,6 +51,14 @@ struct Found {
     names: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
 }
 
+/// How a file's content is not what it may be.
+enum Differs {
+    /// Other bytes.
+    Bytes(String),
+    /// A call that failed.
+    Error(String),
+}
+
 struct Walk<'a, P> {
     model: &'a Model,
     process: &'a mut P,
@@ -60,6 +72,8 @@ struct Walk<'a, P> {
     found: BTreeSet<NodeId>,
     files: u64,
     bytes: u64,
+    errors: u64,
+    wrong_files: u64,
     /// The time when the walk began: it moves access times itself.
     began: Option<Time>,
 }
@@ -79,6 +93,8 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
         found: BTreeSet::from([NodeId::ROOT]),
         files: 0,
         bytes: 0,
+        errors: 0,
+        wrong_files: 0,
         began: model.clock.map(Clock::now),
     };
     walk.directory(b"", &[NodeId::ROOT], NodeId::ROOT);
@@ -87,8 +103,8 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     }
     walk.renames();
     walk.everything_promised();
-    let Walk { out, violations, files, bytes, .. } = walk;
-    Verdict { violations, files, bytes, recovered: out }
+    let Walk { out, violations, files, bytes, errors, wrong_files, .. } = walk;
+    Verdict { violations, errors, wrong_files, files, bytes, recovered: out }
 }
 
 fn show(path: &[u8]) -> String {
@@ -100,13 +116,19 @@ impl<P: Posix> Walk<'_, P> {
         self.violations.push(format!("{}: {}", show(path), what.as_ref()));
     }
 
+    /// A call that failed.
+    fn failed(&mut self, path: &[u8], what: &str, e: &FsError) {
+        self.errors += 1;
+        self.blame(path, format!("{what}: {e}"));
+    }
+
     /// `dirs`: the directories of the old model that this may be; `new`: its copy. Returns how many directories are in it.
     fn directory(&mut self, path: &[u8], dirs: &[NodeId], new: NodeId) -> Option<usize> {
         let listing = self.process.list(if path.is_empty() { b"/" } else { path });
         let entries: Vec<Dirent> = match listing {
             Ok(all) => all.into_iter().filter(|e| e.name != b"." && e.name != b"..").collect(),
             Err(e) => {
-                self.blame(path, format!("cannot be listed: {e}"));
+                self.failed(path, "cannot be listed", &e);
                 return None;
             }
         };
@@ -154,7 +176,7 @@ impl<P: Posix> Walk<'_, P> {
     fn entry(&mut self, path: &[u8], dirs: &[NodeId], new: NodeId, entry: &Dirent) {
         let stat = match self.process.lstat(path) {
             Ok(stat) => stat,
-            Err(e) => return self.blame(path, format!("is listed but has no attributes: {e}")),
+            Err(e) => return self.failed(path, "is listed but has no attributes", &e),
         };
         let is = format!("{:?} with {}", stat.attr.kind, stat.ino);
         if (stat.ino, stat.attr.kind) != (entry.ino, entry.kind) {
@@ -316,7 +338,7 @@ impl<P: Posix> Walk<'_, P> {
             Ok(names) => names,
             Err(FsError::NotSupported) => Vec::new(),
             Err(e) => {
-                self.blame(path, format!("its attributes cannot be listed: {e}"));
+                self.failed(path, "its attributes cannot be listed", &e);
                 return certain;
             }
         };
@@ -325,7 +347,7 @@ impl<P: Posix> Walk<'_, P> {
                 Ok(value) => digest(name, &value),
                 Err(FsError::NoAttribute | FsError::NotSupported) => None,
                 Err(e) => {
-                    self.blame(path, format!("attribute {} cannot be read: {e}", show(name)));
+                    self.failed(path, &format!("attribute {} cannot be read", show(name)), &e);
                     continue;
                 }
             };
@@ -350,12 +372,13 @@ impl<P: Posix> Walk<'_, P> {
         match self.process.readlink(path) {
             Ok(target) => {
                 if target != node.target {
+                    self.wrong_files += 1;
                     self.blame(path, format!("leads to {}, made to {}", show(&target), show(&node.target)));
                 }
                 target
             }
             Err(e) => {
-                self.blame(path, format!("cannot be read: {e}"));
+                self.failed(path, "cannot be read", &e);
                 Vec::new()
             }
         }
@@ -371,16 +394,22 @@ impl<P: Posix> Walk<'_, P> {
         self.files += 1;
         let mut base = Segments::default();
         // A size out of range may be absurd; its own violation is enough evidence.
-        if let Err(what) = self.compare(path, node, size.min(high), &mut base) {
+        if let Err(how) = self.compare(path, node, size.min(high), &mut base) {
+            let (count, what) = match how {
+                Differs::Bytes(what) => (&mut self.wrong_files, what),
+                Differs::Error(what) => (&mut self.errors, what),
+            };
+            *count += 1;
             let history = node.content.history(&self.model.stamps);
             self.blame(path, format!("{what}; size {size}; {history}"));
         }
         Content::certain(base, size)
     }
 
-    fn compare(&mut self, path: &[u8], node: &Node, size: u64, base: &mut Segments) -> Result<(), String> {
+    fn compare(&mut self, path: &[u8], node: &Node, size: u64, base: &mut Segments) -> Result<(), Differs> {
         let flags = OpenFlags::RDONLY | OpenFlags::NOATIME;
-        let fd = self.process.open(path, flags, 0).map_err(|e| format!("cannot be opened: {e}"))?;
+        let opened = self.process.open(path, flags, 0);
+        let fd = opened.map_err(|e| Differs::Error(format!("cannot be opened: {e}")))?;
         let mut piece = vec![0; PIECE.min(size as usize)];
         let mut at = 0;
         let mut result = Ok(());
@@ -388,15 +417,18 @@ impl<P: Posix> Walk<'_, P> {
             let want = piece.len().min((size - at) as usize);
             let part = &mut piece[..want];
             result = match self.process.pread(fd, Dest::Bytes(part), at) {
-                Ok(got) if got == want => node.content.explain(&self.model.stamps, 0, at, part),
-                Ok(got) => Err(format!("reads {got} of {want} bytes at {at:#x}")),
-                Err(e) => Err(format!("cannot be read at {at:#x}: {e}")),
+                Ok(got) if got == want => {
+                    node.content.explain(&self.model.stamps, 0, at, part).map_err(Differs::Bytes)
+                }
+                Ok(got) => Err(Differs::Bytes(format!("reads {got} of {want} bytes at {at:#x}"))),
+                Err(e) => Err(Differs::Error(format!("cannot be read at {at:#x}: {e}"))),
             };
             base.adopt(at, part);
             at += want as u64;
             self.bytes += want as u64;
         }
-        let closed = self.process.close(fd).map_err(|e| format!("cannot be closed: {e}"));
+        let closed = self.process.close(fd);
+        let closed = closed.map_err(|e| Differs::Error(format!("cannot be closed: {e}")));
         result.and(closed)
     }
 

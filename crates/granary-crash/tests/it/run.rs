@@ -113,6 +113,7 @@ fn a_campaign_looks_at_the_same_points_with_one_worker_and_with_two() {
             jobs,
             stop: false,
             errors: false,
+            media: false,
         };
         let tallies = campaign.explore(&targets, &loads, &|_, _| {});
         tallies

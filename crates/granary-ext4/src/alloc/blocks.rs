@@ -2,7 +2,7 @@
 
 use super::bits::{clear_range, find_run, get, set_range};
 use super::prealloc::{Run, STREAM};
-use super::{GroupState, Groups};
+use super::{GroupState, Groups, less};
 use crate::journal::Handle;
 use crate::layout::group::{BLOCK_UNINIT, GroupDesc};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, corrupt};
@@ -254,11 +254,18 @@ impl Groups {
         let group = self.geo.group_of(run.start);
         let bitmap = self.bitmap(group, false)?;
         let bit = (run.start % BLOCKS_PER_GROUP as u64) as u32;
+        // A bitmap that an old version was put in the place of gives away what somebody has.
+        if h.has_metadata_in(run.start..run.start + run.len as u64) {
+            return Err(corrupt(format!(
+                "blocks {}+{} are free, and metadata are in them",
+                run.start, run.len
+            )));
+        }
         if !h.change(&bitmap, |b| set_range(b, bit, run.len)) {
             return Err(corrupt(format!("blocks {}+{} were in use", run.start, run.len)));
         }
         self.change_desc(h, group, |d| change_free(d, -(run.len as i64)));
-        self.flex[(group / self.geo.flex) as usize].free_blocks.fetch_sub(run.len as u64, Relaxed);
+        less(&self.flex[(group / self.geo.flex) as usize].free_blocks, run.len as u64);
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! to the first group of the parent's flex group that has a free inode.
 
 use super::bits::{get, next_zero, set_range};
-use super::{Flex, Groups, clear_range};
+use super::{Flex, Groups, clear_range, less};
 use crate::journal::Handle;
 use crate::layout::corrupt;
 use crate::layout::inode::INODES_PER_BLOCK;
@@ -101,6 +101,10 @@ impl Groups {
     fn new_in_group(&self, h: &mut Handle<'_>, group: u32, is_dir: bool) -> Result<Option<NewInode>> {
         let (hint, itable) = {
             let s = self.groups[group as usize].lock();
+            // Also where its bitmap says otherwise: one of the two is damaged.
+            if s.desc.free_inodes.get() == 0 {
+                return Ok(None);
+            }
             (s.inode_hint, s.desc.inode_table.get())
         };
         let bitmap = self.bitmap(group, true)?;
@@ -129,12 +133,12 @@ impl Groups {
         };
         self.groups[group as usize].lock().inode_hint = index + 1;
         self.change_desc(h, group, |d| {
-            d.free_inodes = (d.free_inodes.get() - 1).into();
+            d.free_inodes = d.free_inodes.get().saturating_sub(1).into();
             d.used_dirs = (d.used_dirs.get() + is_dir as u32).into();
             d.itable_unused = d.itable_unused.get().min(n - index - 1).into();
         });
         let flex = &self.flex[(group / self.geo.flex) as usize];
-        flex.free_inodes.fetch_sub(1, Relaxed);
+        less(&flex.free_inodes, 1);
         flex.dirs.fetch_add(is_dir as u64, Relaxed);
         Ok(Some(NewInode { ino: group * n + index + 1, table }))
     }
@@ -193,7 +197,7 @@ impl Groups {
         });
         let flex = &self.flex[(group / self.geo.flex) as usize];
         flex.free_inodes.fetch_add(1, Relaxed);
-        flex.dirs.fetch_sub(is_dir as u64, Relaxed);
+        less(&flex.dirs, is_dir as u64);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use granary_sim::{costs, cpu};
 use granary_units::{Nanos, Page};
 use granary_vfs::Block;
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks that a handle remembers having announced; more are announced again, which is only slower.
@@ -116,6 +117,21 @@ impl<'j> Handle<'j> {
             assert!(self.used <= self.credits, "an operation changed more than its {} blocks", self.credits);
             s.running.as_mut().expect("the handle keeps it running").metas.push(lpa);
         }
+    }
+
+    /// Whether metadata that have not all come home belong into one of these blocks. With `data = "journal"` that tells nothing: what was freed
+    /// stays known.
+    pub fn has_metadata_in(&self, blocks: Range<u64>) -> bool {
+        if self.journal.config.data {
+            return false;
+        }
+        let s = self.journal.state.lock();
+        let held = |lpa: u64| s.tracked.get(&lpa).is_some_and(|t| !t.doomed);
+        // Long runs are longer than what is known.
+        if blocks.end - blocks.start <= s.tracked.len() as u64 {
+            return blocks.into_iter().any(held);
+        }
+        s.tracked.iter().any(|(lpa, t)| blocks.contains(lpa) && !t.doomed)
     }
 
     /// A metadata block that has been [`Handle::freed`]: older journalled copies must not be replayed.

@@ -10,13 +10,13 @@
 
 use crate::mutate::Numbers;
 use crate::seal::{Block, broken, mend};
-use granary_crash::Target;
-use granary_device::{Command, Devices, Drive, Role, Structure};
+use granary_crash::{Target, read_page, write_page};
+use granary_device::{Devices, Drive, Role};
 use granary_lab::registry;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_suite::suite::walk;
-use granary_units::{Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
+use granary_units::{Nanos, PAGE_SIZE, Payload};
 use granary_vfs::{Call, Cred, FileSystem, OpenFlags, Posix, Process, SetXattr, Vfs};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -121,27 +121,7 @@ fn used(devices: &Devices, at: Nanos) -> Vec<(Role, u64)> {
 }
 
 fn read(drive: &dyn Drive, at: Nanos, lpa: u64) -> Block {
-    let (mut bytes, what) = ([0; PAGE_SIZE], Structure::Data);
-    if drive.info().blocks {
-        let out = &mut [Page::ZERO];
-        drive.submit(at, Command::Read { lpa: Lpa(lpa), out, what }).expect("reads");
-        out[0].copy_out(0, &mut bytes);
-    } else {
-        drive.load(at, Lpa(lpa).byte(), &mut bytes, what).expect("loads");
-    }
-    bytes
-}
-
-fn write(drive: &dyn Drive, at: Nanos, lpa: u64, bytes: &Block) -> Nanos {
-    let what = Structure::Data;
-    if drive.info().blocks {
-        let pages = &[Page::from_bytes(bytes)];
-        drive.submit(at, Command::Write { lpa: Lpa(lpa), pages, what }).expect("writes")
-    } else {
-        let t = drive.store(at, Lpa(lpa).byte(), bytes, TxId::NONE, what).expect("stores");
-        let t = drive.flush_lines(t, Lpa(lpa).byte(), PAGE_SIZE).expect("flushes");
-        drive.verify(t).expect("verifies")
-    }
+    read_page(drive, at, lpa).expect("reads")
 }
 
 /// Changes blocks of a copy of an image, looks at it and works with it.
@@ -217,7 +197,7 @@ fn edit(base: &Base, image: &Image, devices: &Devices, at: Nanos, n: &mut Number
         let seals = broken(lpa, &before, &after);
         mend(lpa, &mut after, &seals);
     }
-    write(drive, at, lpa, &after)
+    write_page(drive, at, lpa, &after).expect("writes")
 }
 
 /// Everything that reads, and some calls that change.

@@ -117,7 +117,7 @@ impl Vfs {
         let node = Node::new(&self.names, made.ino, made.loaded);
         node.set_unnamed(true);
         self.effects.mark();
-        Ok(self.names.created_unnamed(node))
+        self.names.created_unnamed(node)
     }
 
     /// A file of [`Vfs::create_unnamed`] never gets a name (O_TMPFILE with O_EXCL).

@@ -164,17 +164,26 @@ impl NameCache {
     }
 
     /// A node was created as `name` in `dir`.
-    pub(super) fn created(&self, dir: &Node, name: &[u8], node: Arc<Node>) -> NodeRef {
+    ///
+    /// # Errors
+    /// `Corrupt` where its number is in use.
+    pub(super) fn created(&self, dir: &Node, name: &[u8], node: Arc<Node>) -> Result<NodeRef> {
         changing_names(|| {
             let mut names = self.names.lock();
+            names.must_be_free(node.ino())?;
             names.dentries.set(dir.key, name, Some(node.ino()));
-            self.insert(&mut names, node)
+            Ok(self.insert(&mut names, node))
         })
     }
 
     /// A node was created without a name.
-    pub(super) fn created_unnamed(&self, node: Arc<Node>) -> NodeRef {
-        self.insert(&mut self.names.lock(), node)
+    ///
+    /// # Errors
+    /// `Corrupt` where its number is in use.
+    pub(super) fn created_unnamed(&self, node: Arc<Node>) -> Result<NodeRef> {
+        let mut names = self.names.lock();
+        names.must_be_free(node.ino())?;
+        Ok(self.insert(&mut names, node))
     }
 
     fn insert(&self, names: &mut Names, node: Arc<Node>) -> NodeRef {
@@ -222,7 +231,9 @@ impl NameCache {
             {
                 node.remember_error(&error);
             }
-            node.map(|n| self.insert(&mut names, n))
+            // On damaged media a new file may have got the number meanwhile.
+            let there = names.inodes.get(ino).map(NodeRef::new);
+            node.map(|n| there.unwrap_or_else(|| self.insert(&mut names, n)))
         };
         self.idle.open();
         user
@@ -336,6 +347,14 @@ impl NameCache {
 }
 
 impl Names {
+    /// On damaged media a file system may give an inode away that is in use.
+    fn must_be_free(&self, ino: Ino) -> Result<()> {
+        if self.inodes.get(ino).is_none() {
+            return Ok(());
+        }
+        Err(FsError::Corrupt(format!("{ino} is in use, and was free for a new file")))
+    }
+
     fn unbusy(&mut self, ino: Ino) {
         if let Some(i) = self.busy.iter().position(|&b| b == ino) {
             self.busy.swap_remove(i);

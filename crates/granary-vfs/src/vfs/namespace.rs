@@ -122,7 +122,7 @@ impl Vfs {
             node.set_parent(Some(dir.clone()));
         }
         self.effects.mark();
-        Ok(self.names.created(dir, name, node))
+        self.names.created(dir, name, node)
     }
 
     /// Whether a file may be made in `dir`, and what it is with what it inherits: itself, its access control lists.

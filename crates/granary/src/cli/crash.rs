@@ -17,13 +17,15 @@ pub enum Mode {
     Exhaustive,
     /// As sample, and some writes of content fail in each run, not in one of eight: fsync must tell
     Errors,
+    /// No power failure: flipped bits, lost, stale, torn, misdirected and unreadable pages in what a run has left
+    Media,
 }
 
 impl Mode {
     /// How much of each run is looked at.
     pub fn effort(self) -> Effort {
         match self {
-            Mode::Sample | Mode::Errors => Effort::default(),
+            Mode::Sample | Mode::Errors | Mode::Media => Effort::default(),
             Mode::Linear => Effort { anywhere: 0, in_steps: 0, linear: true, draws: 1, ..Effort::default() },
             Mode::Exhaustive => Effort { draws: 64, exhaustive: true, ..Effort::default() },
         }

@@ -9,7 +9,9 @@ use crate::failure::Failure;
 use crate::progress::Fraction;
 use comfy_table::Table;
 use granary_crash::target::{by_name, names};
-use granary_crash::{Campaign, Explorer, LOADS, Load, Report, Tally, Target, load_by_name};
+use granary_crash::{
+    Campaign, Coverage, Damages, Explorer, LOADS, Load, Report, Tally, Target, load_by_name,
+};
 use granary_lab::registry::FILE_SYSTEMS;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -170,6 +172,7 @@ fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>
     let campaign = Campaign {
         effort: args.mode.effort(),
         errors: args.mode == Mode::Errors,
+        media: args.mode == Mode::Media,
         nested: args.nested,
         seed: args.seed,
         points: args.points,
@@ -224,6 +227,7 @@ fn print(tallies: &[Tally]) {
         ]);
     }
     outln!("{table}");
+    print_damages(tallies);
     let steps = steps(tallies);
     if !steps.is_empty() {
         let mut table = Table::new();
@@ -234,6 +238,27 @@ fn print(tallies: &[Tally]) {
         }
         outln!("\n{table}");
     }
+}
+
+/// What came of damaged media, for each file system.
+fn print_damages(tallies: &[Tally]) {
+    let mut all: BTreeMap<&str, Coverage> = BTreeMap::new();
+    for tally in tallies.iter().filter(|tally| tally.report.coverage.damages != Damages::default()) {
+        all.entry(&tally.fs).or_default().add(&tally.report.coverage);
+    }
+    if all.is_empty() {
+        return;
+    }
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    let columns = ["damaged media", "damages", "told", "nothing wrong", "content alone", "silent", "repairs"];
+    table.set_header(columns);
+    for (fs, coverage) in all {
+        let d = coverage.damages;
+        let numbers = [d.all(), d.told, d.harmless, d.content, d.silent, d.repaired];
+        table.add_row([fs.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())));
+    }
+    outln!("\n{table}");
 }
 
 /// The rare steps of all together.
@@ -248,6 +273,11 @@ fn json(tallies: &[Tally]) -> serde_json::Value {
         let failure = |f: &granary_crash::Failure| serde_json::json!({ "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line() });
         serde_json::json!({
             "fs": t.fs, "load": t.load, "runs": t.runs, "points": t.report.points, "seconds": t.spent.as_secs_f64(),
+            "damages": {
+                "told": t.report.coverage.damages.told, "harmless": t.report.coverage.damages.harmless,
+                "content": t.report.coverage.damages.content, "silent": t.report.coverage.damages.silent,
+                "repaired": t.report.coverage.damages.repaired,
+            },
             "in_recovery": t.report.coverage.in_recovery, "files": t.report.coverage.files, "bytes": t.report.coverage.bytes,
             "failures": t.report.failures.iter().map(failure).collect::<Vec<_>>(),
         })

@@ -1,0 +1,217 @@
+//! Damage of media: flipped bits, lost, stale, torn and misdirected pages, pages that cannot be read.
+//!
+//! ```text
+//!   load ── unmount: devices at rest ── one damage in a copy ── mount ── check() ── verify ── load ── unmount ── mount ── check()
+//!                                             `── repair, where the file system has one ── mount ── check()
+//! ```
+//!
+//! 1. No damage leads to a panic or a deadlock, in no call.
+//! 2. Damage of content shows in the files that it hit, or somebody tells.
+//! 3. Damage of metadata does not pass for the truth: mount, check() or a call tells of it, or all is as promised. Of which
+//!    structures a file system promises that, for flipped bits and unreadable pages, is in its crash case ([`crate::Target::checks`]).
+//! 4. A repair that left nothing makes a file system that mounts, and that check() is content with; an interrupted repair, done again, too.
+
+use super::film::{Film, Image, Wanted};
+use super::life::{self, Life, Machine, Mission, Outcome};
+use super::place::{At, Path, Phase, Place};
+use super::{Damages, Explorer, Failure, Report};
+use crate::damage::{Damage, Media};
+use crate::faulty::DevicePage;
+use crate::load::Clients;
+use crate::oracle::Promises;
+use granary_device::{Devices, Structure};
+use granary_sim::rng::Stream;
+use granary_units::Nanos;
+use granary_vfs::{Call, Caller, Cred, Process, Vfs};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Damages of one run.
+const DAMAGES: u64 = 12;
+/// The damaged file system is worked with in one of so many.
+const WORKED_WITH: u64 = 4;
+
+/// Devices with an unmounted file system.
+struct AtRest {
+    devices: Devices,
+    promises: Promises,
+    now: Nanos,
+    /// At an instant in the load.
+    between: Devices,
+    written: BTreeMap<DevicePage, Structure>,
+}
+
+/// What was seen of a damaged file system.
+struct Sight {
+    /// It told of damage.
+    told: bool,
+    violations: Vec<String>,
+    /// Of these: wrong bytes, or errors.
+    of_content: u64,
+}
+
+impl Explorer {
+    /// Runs the load, unmounts, and looks at up to 12 damages, each in a copy.
+    pub fn media(&self, seed: u64) -> Report {
+        self.media_until(seed, &|| false)
+    }
+
+    /// The same, until `over` says that there is no time left.
+    pub fn media_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
+        let mut report = Report::default();
+        match self.at_rest(seed) {
+            Ok(rest) => (0..DAMAGES)
+                .take_while(|_| !over())
+                .for_each(|n| report.add(self.damaged(seed, &rest, n))),
+            Err(failure) => report.failures.push(failure),
+        }
+        report
+    }
+
+    /// Does once more what failed at `path` of run `seed`: a damage, or a power failure in its repair.
+    pub(super) fn damaged_again(&self, seed: u64, path: &Path) -> Result<(), Failure> {
+        let At::Before(n) = path.0[0].at else {
+            let what = format!("'{path}' is no damage: d0- is one");
+            return Err(self.failure(seed, "replay".into(), vec![what]));
+        };
+        let failures = self.damaged(seed, &self.at_rest(seed)?, n).failures;
+        failures.into_iter().find(|failure| failure.path == *path).map_or(Ok(()), Err)
+    }
+
+    fn at_rest(&self, seed: u64) -> Result<AtRest, Failure> {
+        let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
+            return Err(self.no_copy(seed));
+        };
+        let machine = Machine::of(raw, Machine::promises(&*self.target), self.made_at);
+        machine.faults.note_writes();
+        let mut random = Stream::new(seed, "media");
+        let at = At::Instant(Nanos(1 + random.below(self.extent.span.0)));
+        let wanted = (Wanted::default(), Wanted::one(at));
+        let (devices, promises) = (machine.raw.clone(), machine.promises.clone());
+        let film = Film::new(devices, promises, wanted, 0, self.extent.span, random);
+        let life = Life {
+            target: Arc::clone(&self.target),
+            load: Arc::clone(&self.load),
+            root_seed: seed,
+            mission: Mission::calm(0, false),
+            film: Some(Arc::clone(&film)),
+        };
+        let (machine, outcome) = life.live(machine);
+        if let Outcome::Wrong { stage, evidence } = outcome {
+            return Err(self.failure(seed, stage, evidence));
+        }
+        let between = film.develop().0.pop().map(|Image { devices, .. }| devices);
+        let between = between.or_else(|| machine.raw.fork()).ok_or_else(|| self.no_copy(seed))?;
+        let Machine { raw, faults, promises, now, .. } = machine;
+        Ok(AtRest { devices: raw, promises, now, between, written: faults.written() })
+    }
+
+    /// Looks at one damage; no point, where nothing is changed by it.
+    fn damaged(&self, seed: u64, rest: &AtRest, n: u64) -> Report {
+        let mut report = Report::default();
+        let mut random = Stream::new(seed, &format!("damage {n}"));
+        let (Some(before), Some(devices)) = (&self.made, rest.devices.fork()) else { return report };
+        let Some(damage) = Damage::draw(&mut random, &rest.written) else { return report };
+        let mut machine = Machine::of(devices, rest.promises.fork(), rest.now);
+        let (raw, between) = (machine.raw.clone(), &rest.between);
+        let media = Media { devices: &raw, faults: &machine.faults, before, between, now: rest.now };
+        let path = Path(vec![Place { phase: Phase::Damaged, at: At::Before(n), draw: 0, listed: false }]);
+        let fail = |stage: &str, evidence: Vec<String>| {
+            let failure = self.failure(seed, format!("{stage}, {damage}"), evidence);
+            Failure { path: path.clone(), ..failure }
+        };
+        machine.now = match damage.apply(&media) {
+            Ok(Some(at)) => at,
+            Ok(None) => return report,
+            Err(e) => {
+                report.failures.push(fail("damage", vec![e.to_string()]));
+                return report;
+            }
+        };
+        report.points += 1;
+        let copy = raw.fork().map(|devices| Machine::damaged(devices, &machine));
+        let works = random.below(WORKED_WITH) == 0;
+        match self.look_at_damage(&machine, seed, works) {
+            Ok(sight) => match self.judge(&damage, sight, &mut report.coverage.damages) {
+                Ok(()) => {}
+                Err((stage, evidence)) => report.failures.push(fail(stage, evidence)),
+            },
+            Err(evidence) => report.failures.push(fail("work with damaged media", evidence)),
+        }
+        if let Some(copy) = copy {
+            report.add(self.mended(copy, seed, &path, &fail));
+        }
+        report
+    }
+
+    /// Whether a damaged file system showed what it may.
+    fn judge(
+        &self,
+        damage: &Damage,
+        sight: Sight,
+        seen: &mut Damages,
+    ) -> Result<(), (&'static str, Vec<String>)> {
+        let Sight { told, violations, of_content } = sight;
+        let elsewhere = violations.len() as u64 > of_content;
+        let kind = match (told, violations.is_empty(), damage.is_of_content() && !elsewhere) {
+            (true, ..) => &mut seen.told,
+            (false, true, _) => &mut seen.harmless,
+            (false, false, true) => &mut seen.content,
+            (false, false, false) => &mut seen.silent,
+        };
+        *kind += 1;
+        // Content that is moved by a cleaner may be a directory's; then the file system tells.
+        if damage.is_of_content() && elsewhere && !told {
+            return Err(("damage of content shows elsewhere", violations));
+        }
+        let promised = self.target.checks(damage.what) && damage.breaks_checksums();
+        if promised && !told && !violations.is_empty() {
+            return Err(("damage of metadata passes for the truth", violations));
+        }
+        Ok(())
+    }
+
+    /// Mounts, checks, compares; with `works` it works with it, and mounts once more. The evidence of an error is a panic or a deadlock.
+    fn look_at_damage(&self, machine: &Machine, seed: u64, works: bool) -> Result<Sight, Vec<String>> {
+        let (devices, promises) = (machine.devices.clone(), machine.promises.fork());
+        let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
+        let mission = Mission { seed, ..Mission::calm(1, true) };
+        let silence = || Sight { told: true, violations: Vec::new(), of_content: 0 };
+        let (seen, _) = life::in_world(machine, &self.target, &mission, None, move || {
+            let Ok(fs) = target.mount(&devices) else { return silence() };
+            let told = !fs.check(&Call::offline()).is_ok_and(|wrong| wrong.is_empty());
+            let Ok(vfs) = Vfs::mount(fs, target.vfs()) else { return silence() };
+            let mut process = Process::new(Arc::clone(&vfs), Cred::ROOT);
+            let verdict = promises.verify(&mut process);
+            process.exit();
+            let told = told || verdict.errors > 0;
+            let of_content = verdict.wrong_files + verdict.errors;
+            let sight = Sight { told, violations: verdict.violations.clone(), of_content };
+            if works {
+                promises.go_on_from(verdict);
+                let clients = Clients::new(Arc::clone(&vfs), promises);
+                // Errors are no fault here, nor is what it finds wrong.
+                let _ = load.run(&clients, 1, &mut Stream::new(seed, load.name()));
+                let _ = vfs.sync(&Caller::KERNEL);
+            }
+            if vfs.unmount().is_ok()
+                && works
+                && let Ok(fs) = target.mount(&devices)
+            {
+                let _ = fs.check(&Call::offline());
+                let _ = fs.unmount(&Call::offline());
+            }
+            sight
+        });
+        match seen {
+            Ok(Ok(sight)) => Ok(sight),
+            other => Err(life::settled(other, |_: Sight| Ok(())).err().unwrap_or_default()),
+        }
+    }
+
+    /// Such devices cannot be explored.
+    pub(super) fn no_copy(&self, seed: u64) -> Failure {
+        let what = "its devices have no second copy: give the drive `Drive::fork`".to_owned();
+        self.failure(seed, "run".into(), vec![what])
+    }
+}
