@@ -238,6 +238,12 @@ impl Repair<'_> {
         found.record.slots.set(extents.len() as u32);
         found.record.index.set(index);
         found.changed = true;
+        // Without an extent it is a short target, which lies in the inode: there is none.
+        let size = found.record.size.get();
+        if found.kind == Some(FileKind::Symlink) && extents.is_empty() && size > 0 {
+            found.record.size.set(0);
+            self.say(format!("inode {ino}: its target of {size} bytes is lost: empty"));
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod journal;
 mod liar;
 mod loads;
 mod making;
+mod media;
 mod mmap;
 mod oracle;
 mod planted;

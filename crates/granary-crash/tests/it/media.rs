@@ -1,0 +1,61 @@
+//! Damage of media: nothing panics, nothing that is checked passes for the truth, and what a repair leaves is sound.
+
+use granary_crash::{Damages, Explorer};
+
+fn explorer(fs: &str, load: &str) -> Explorer {
+    let target = crate::targets::by_name(fs).expect("a target");
+    Explorer::new(target, crate::targets::load(load).expect("a load")).expect("sound")
+}
+
+fn damages(fs: &str, load: &str, seeds: std::ops::Range<u64>) -> Damages {
+    let explorer = explorer(fs, load);
+    let mut report = granary_crash::Report::default();
+    seeds.for_each(|seed| report.add(explorer.media(seed)));
+    assert!(report.failures.is_empty(), "{fs} under {load}: {report}");
+    report.coverage.damages
+}
+
+#[test]
+fn damaged_media_are_told_of_or_show_in_the_files_that_they_hit() {
+    for (fs, load) in [
+        ("bytefs", "torture"),
+        ("ext4", "access"),
+        ("f2fs", "churn"),
+        ("nilfs2", "resize"),
+        ("nova@nvm", "torture"),
+        ("pmfs@nvm", "torture"),
+        ("devfs", "unnamed"),
+        ("orchfs", "sparse"),
+        ("spfs+ext4", "private"),
+    ] {
+        let seen = damages(fs, load, 0..2);
+        assert!(seen.told > 0 && seen.all() >= 12, "{fs} under {load}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_file_system_without_checksums_does_not_see_everything() {
+    // Else the rule would be one that nothing can break.
+    let seen = damages("devfs", "torture", 0..8);
+    assert!(seen.silent > 0 && seen.content > 0 && seen.harmless > 0, "{seen:?}");
+}
+
+#[test]
+fn a_repair_leaves_what_mounts_also_where_the_power_fails_in_it() {
+    let seen = damages("bytefs", "churn", 4..6);
+    assert!(seen.repaired > 24, "{seen:?}");
+}
+
+#[test]
+fn places_where_damage_led_to_a_panic_or_to_an_unsound_repair() {
+    for (fs, load, seed, place) in [
+        // A long target without its extents became a short one of 104 bytes.
+        ("bytefs", "churn", 4, "d4-.0"),
+        ("bytefs", "churn", 4, "d4-.0/f3+.0"),
+    ] {
+        let done = explorer(fs, load).replay(seed, &place.parse().expect("a path"));
+        assert!(done.is_ok(), "{fs} under {load}, {seed}:{place}: {}", done.expect_err("it failed"));
+    }
+    // An old bitmap gives an inode away that is in use.
+    damages("ext4", "access", 30..31);
+}
