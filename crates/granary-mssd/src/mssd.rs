@@ -524,10 +524,11 @@ impl Drive for Mssd {
     }
 
     fn fork(&self) -> Option<Arc<dyn Drive>> {
-        let s = self.state.lock();
+        let mut s = self.state.lock();
         if s.backend.is_on_image() {
             return None;
         }
+        s.backend.share();
         Some(Arc::new(Mssd {
             config: RwLock::new(self.config()),
             at_clock: self.at_clock.clone(),

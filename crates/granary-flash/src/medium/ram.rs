@@ -1,7 +1,7 @@
 //! [`RamMedium`]: flash in memory, as sparse as its content.
 //!
 //! ```text
-//!   chunks[c] ---> [Slot; 2048 or more]    whole blocks; nothing allocated while all of them are erased
+//!   chunks[c] ---> [Slot; 2048 or so]      whole blocks; nothing allocated while all of them are erased
 //!                  Slot = Page (16 B handle) + Oob (16 B)  = 32 B, half a cache line
 //!   rows[b]   { lpa, seq, step }          a block that preconditioning filled, where its chunk has no slots: page i holds
 //!                                         logical page n = lpa + i * step, with sequence number seq + i * step and the word n
@@ -14,15 +14,23 @@
 //!
 //! A drive that was filled at once takes 16 B for each block, not 32 B for each page, until its blocks are written: a chunk
 //! gets its slots when one of its pages changes.
+//!
+//! Copies of a medium ([`RamMedium::share`]) have the slots of a chunk in common until one of them changes it.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::{Page, prefetch};
 use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// Stale pages whose content is dropped together. One at a time, each would wait for its own cache miss.
 const STALE: usize = 128;
-/// Pages of a chunk, at least.
+/// Pages of a chunk, at least, of a large drive.
 const CHUNK: u32 = 2048;
+/// And of a small one, so that a copy of it that changes a few pages copies few: a drive of 64 MiB has 128 chunks.
+const SMALL_CHUNK: u32 = 128;
+/// Pages of a drive from which on it is a large one.
+const LARGE: u64 = 128 << 10;
 
 #[derive(Clone, Debug)]
 struct Slot {
@@ -38,9 +46,65 @@ struct Wear {
     bad: bool,
 }
 
+/// The slots of a chunk: its own, or in common with copies of the medium.
+#[derive(Clone, Debug)]
+enum Slots {
+    Own(Vec<Slot>),
+    Shared(Arc<Vec<Slot>>),
+}
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots::Own(Vec::new())
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Slot];
+
+    #[inline]
+    fn deref(&self) -> &[Slot] {
+        match self {
+            Slots::Own(slots) => slots,
+            Slots::Shared(slots) => slots,
+        }
+    }
+}
+
+impl DerefMut for Slots {
+    /// Its own from now on.
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Slot] {
+        if let Slots::Shared(_) = self {
+            self.split();
+        }
+        match self {
+            Slots::Own(slots) => slots,
+            Slots::Shared(_) => unreachable!("it was split"),
+        }
+    }
+}
+
+impl Slots {
+    #[cold]
+    fn split(&mut self) {
+        if let Slots::Shared(slots) = std::mem::take(self) {
+            *self = Slots::Own(Arc::unwrap_or_clone(slots));
+        }
+    }
+
+    fn share(&mut self) {
+        if let Slots::Own(slots) = self
+            && !slots.is_empty()
+        {
+            *self = Slots::Shared(Arc::new(std::mem::take(slots)));
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Chunk {
-    slots: Vec<Slot>,
+    slots: Slots,
     /// Blocks that are not erased.
     used: u32,
 }
@@ -88,7 +152,9 @@ impl Row {
 impl RamMedium {
     /// `blocks` erased blocks of `pages_per_block` pages (1 to 32767).
     pub fn new(blocks: u32, pages_per_block: u32) -> RamMedium {
-        let chunk_shift = CHUNK.div_ceil(pages_per_block).next_power_of_two().ilog2();
+        let is_large = blocks as u64 * pages_per_block as u64 >= LARGE;
+        let chunk = if is_large { CHUNK } else { SMALL_CHUNK };
+        let chunk_shift = chunk.div_ceil(pages_per_block).next_power_of_two().ilog2();
         RamMedium {
             pages_per_block,
             chunk_shift,
@@ -110,15 +176,19 @@ impl RamMedium {
         }
     }
 
+    /// A clone from now on costs the tables of blocks, not the pages: these are in common until one of the two changes a chunk.
+    pub fn share(&mut self) {
+        self.chunks.iter_mut().for_each(|chunk| chunk.slots.share());
+    }
+
     fn drop_stale(&mut self) {
         let mut stale = std::mem::take(&mut self.stale);
         for (block, page) in stale.drain(..) {
             let (chunk, slot) = self.place(BlockNo(block), page);
             // A block as it was filled holds words only.
-            if let Some(slot) = self.chunks[chunk].slots.get_mut(slot)
-                && !slot.page.is_word()
-            {
-                slot.page = Page::ZERO;
+            let slots = &mut self.chunks[chunk].slots;
+            if slots.get(slot).is_some_and(|slot| !slot.page.is_word()) {
+                slots[slot].page = Page::ZERO;
             }
         }
         self.stale = stale;
@@ -172,7 +242,7 @@ impl RamMedium {
                 }
             }
         }
-        self.chunks[chunk].slots = slots;
+        self.chunks[chunk].slots = Slots::Own(slots);
     }
 }
 
@@ -268,7 +338,7 @@ impl Medium for RamMedium {
         let chunk = &mut self.chunks[chunk];
         chunk.used -= (n > 0) as u32;
         if chunk.used == 0 {
-            chunk.slots = Vec::new();
+            chunk.slots = Slots::default();
         } else if !chunk.slots.is_empty() {
             for slot in chunk.slots[first..first + n].iter_mut().filter(|s| !s.page.is_word()) {
                 slot.page = Page::ZERO;
@@ -326,9 +396,46 @@ mod tests {
 
         medium.forget(BlockNo(1), 3);
         medium.erase(BlockNo(1)).expect("erase");
-        assert_eq!(medium.chunks[0].slots.capacity(), 0, "erased blocks hold nothing");
+        assert_eq!(medium.chunks[0].slots.len(), 0, "erased blocks hold nothing");
         let header = BlockHeader { programmed: 0, erases: 1, bad: false };
         assert_eq!(medium.header(BlockNo(1)).expect("header"), header);
+    }
+
+    /// Neither of two copies sees what the other changes, whichever way it does.
+    #[test]
+    fn copies_that_share_their_slots_go_on_by_themselves() {
+        let oob = |lpa| Oob { seq: lpa as u64 + 1, lpa };
+        let changes: [fn(&mut RamMedium); 4] = [
+            |m| m.program(BlockNo(0), 2, &Page::word(7), Oob { seq: 9, lpa: 5 }).expect("program"),
+            |m| m.replace(BlockNo(0), 1, &Page::word(7)).expect("replace"),
+            |m| m.erase(BlockNo(0)).expect("erase"),
+            |m| {
+                m.forget(BlockNo(1), 0);
+                m.sync().expect("sync");
+            },
+        ];
+        let mut bytes = [0; Page::SIZE];
+        bytes[9] = 1;
+        let content = Page::from_bytes(&bytes);
+        for change in changes {
+            let mut first = RamMedium::new(2, 4);
+            for (block, page) in [(0, 0), (0, 1), (1, 0)] {
+                first.program(BlockNo(block), page, &content, oob(page)).expect("program");
+            }
+            first.share();
+            let mut second = first.clone();
+            let state = |m: &RamMedium| {
+                let header = |b| m.header(BlockNo(b)).expect("header").programmed;
+                let pages = |b: u32| (0..header(b)).map(move |p| m.read(BlockNo(b), p).expect("read"));
+                [pages(0).collect::<Vec<_>>(), pages(1).collect()]
+            };
+            let before = state(&first);
+            change(&mut second);
+            assert_eq!(state(&first), before);
+            assert_ne!(state(&second), before);
+            change(&mut first);
+            assert_eq!(state(&first), state(&second));
+        }
     }
 
     /// A block that was filled at once takes no slots, and is the same as one that was programmed page by page, whatever
@@ -366,7 +473,7 @@ mod tests {
         ];
         for change in changes {
             let (mut filled, mut written) = make(own);
-            assert_eq!(filled.chunks[0].slots.capacity(), 0, "what is known needs no memory");
+            assert_eq!(filled.chunks[0].slots.len(), 0, "what is known needs no memory");
             change(&mut filled);
             change(&mut written);
             for block in 0..3 {

@@ -188,6 +188,13 @@ impl Backend {
         }
     }
 
+    /// Before a clone: the content of the flash is in common from now on, until it changes.
+    pub fn share(&mut self) {
+        if let Store::Ram(medium) = self.ftl.nand_mut().medium_mut() {
+            medium.share();
+        }
+    }
+
     /// Whether the flash lies on an image.
     pub fn is_on_image(&self) -> bool {
         matches!(self.ftl.nand().medium(), Store::Image(_))
