@@ -99,6 +99,7 @@ impl Core {
         if blocks > self.port.drive().info().pages {
             return Err(FsError::Invalid);
         }
+        let _step = granary_sim::step("bytefs: the file system grows");
         write_bitmaps(&self.port, &segment)?;
         self.port.flush()?;
         let mut sb = superblock.lock().with(&segment);

@@ -101,7 +101,8 @@ impl Campaign {
         progress: &(dyn Fn(u64, usize) + Sync),
     ) -> Vec<Tally> {
         let pairs = targets.iter().flat_map(|target| {
-            loads.iter().enumerate().map(move |(n, load)| self.pair(target, load, n == 0))
+            let fitting = loads.iter().filter(|load| target.grows() || !load.leaves_room());
+            fitting.enumerate().map(move |(n, load)| self.pair(target, load, n == 0))
         });
         let pairs: Mutex<Vec<Pair>> = Mutex::new(pairs.collect());
         let clock = self.time.map(|time| {

@@ -207,7 +207,10 @@ impl Explorer {
     }
 
     fn format(&self, machine: &mut Machine, seed: u64) -> Result<(), Failure> {
-        life::format(machine, &self.target).map_err(|evidence| self.failure(seed, "mkfs".into(), evidence))
+        machine.faults.show_less(self.load.leaves_room());
+        let made = life::format(machine, &self.target);
+        machine.faults.show_less(false);
+        made.map_err(|evidence| self.failure(seed, "mkfs".into(), evidence))
     }
 
     fn live(&self, machine: Machine, seed: u64, mission: Mission) -> (Machine, Outcome) {

@@ -15,7 +15,7 @@
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
-use granary_device::{Chain, Command, Devices, Drive, DriveError, Role, Streamed, Structure};
+use granary_device::{Chain, Command, Devices, Drive, DriveError, DriveInfo, Role, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
@@ -66,6 +66,8 @@ struct State {
     /// Pages that were written and not trimmed since, with what they hold; `None`: nobody wants to know.
     written: Option<BTreeMap<DevicePage, Structure>>,
     unreadable: BTreeSet<DevicePage>,
+    /// Of each drive only three quarters are there, for now.
+    small: bool,
     trip: Option<Trip>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -105,6 +107,11 @@ impl Faults {
         let mut state = self.state.lock();
         let errors = state.errors.as_mut().filter(|_| !what.is_metadata());
         errors.is_some_and(|errors| errors.random.below(errors.one_in) == 0)
+    }
+
+    /// From now on, three quarters of each drive are told of, or again all of it.
+    pub(crate) fn show_less(&self, less: bool) {
+        self.state.lock().small = less;
     }
 
     /// Notes from now on which pages are written.
@@ -223,7 +230,13 @@ impl Faulty {
 }
 
 impl Drive for Faulty {
-    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+
+    fn info(&self) -> DriveInfo {
+        let info = self.inner.info();
+        let less = self.faults.state.lock().small;
+        DriveInfo { pages: if less { info.pages / 4 * 3 } else { info.pages }, ..info }
+    }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         self.faults.reads(self.role, pages_of(at, out.len()))?;

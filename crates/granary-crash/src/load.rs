@@ -13,6 +13,7 @@ mod filebench;
 mod from_file;
 mod full;
 mod generated;
+mod grow;
 mod late;
 mod mapped;
 mod near_full;
@@ -31,6 +32,7 @@ pub use filebench::Filebench;
 pub use from_file::{FromFile, load_from_file};
 pub use full::Full;
 pub use generated::{Names, Sequence, Sequences};
+pub use grow::Grow;
 pub use late::Late;
 pub use mapped::Mapped;
 pub use near_full::NearFull;
@@ -52,12 +54,23 @@ use std::sync::Arc;
 pub struct Clients {
     vfs: Arc<Vfs>,
     promises: Promises,
+    room: u64,
 }
 
 impl Clients {
     /// Clients of `vfs`, recorded in `promises`.
     pub fn new(vfs: Arc<Vfs>, promises: Promises) -> Clients {
-        Clients { vfs, promises }
+        Clients { vfs, promises, room: 0 }
+    }
+
+    /// On a drive with so many pages.
+    pub fn with_room(self, pages: u64) -> Clients {
+        Clients { room: pages, ..self }
+    }
+
+    /// Pages of the drive, 0 where nobody said.
+    pub fn room(&self) -> u64 {
+        self.room
     }
 
     /// A new client: a superuser's process whose filled writes get words of their own.
@@ -82,6 +95,11 @@ pub trait Load: Send + Sync {
     /// # Errors
     /// An error that the load did not provoke, in one sentence.
     fn run(&self, clients: &Clients, round: u32, random: &mut Stream) -> Result<(), String>;
+
+    /// Whether the file system is made on a part of the drive, so that it can grow ([`crate::Target::grows`]).
+    fn leaves_room(&self) -> bool {
+        false
+    }
 
     /// Rounds of a long run: one run in four has so many, one after the other.
     fn rounds(&self) -> u32 {
@@ -152,6 +170,7 @@ pub const LOADS: &[&str] = &[
     "private",
     "crowd",
     "near-full",
+    "grow",
     "varmail",
     "fileserver",
     "oltp",
@@ -175,6 +194,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         "late" => Arc::new(Late::default()),
         "full" => Arc::new(Full::default()),
         "crowd" => Arc::new(Crowd::default()),
+        "grow" => Arc::new(Grow::default()),
         "clean" => Arc::new(Clean::default()),
         "appended" => Arc::new(Appended::default()),
         "sparse" => Arc::new(Sparse::default()),

@@ -14,7 +14,7 @@ use crate::faulty::{Faults, Observer, Trip, WriteErrors};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
 use crate::target::Target;
-use granary_device::Devices;
+use granary_device::{Devices, Role};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep, sleep_until};
 use granary_units::Nanos;
@@ -340,7 +340,8 @@ impl Life {
         }
         self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
-        let clients = Clients::new(Arc::clone(&vfs), promises.clone());
+        let room = devices.get(Role::Ssd).map_or(0, |port| port.drive().info().pages);
+        let clients = Clients::new(Arc::clone(&vfs), promises.clone()).with_room(room);
         if let Some(one_in) = self.mission.errors {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));

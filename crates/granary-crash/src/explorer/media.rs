@@ -19,7 +19,7 @@ use crate::damage::{Damage, Media};
 use crate::faulty::DevicePage;
 use crate::load::Clients;
 use crate::oracle::Promises;
-use granary_device::{Devices, Structure};
+use granary_device::{Devices, Role, Structure};
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
 use granary_vfs::{Call, Caller, Cred, Process, Vfs};
@@ -175,6 +175,7 @@ impl Explorer {
     fn look_at_damage(&self, machine: &Machine, seed: u64, works: bool) -> Result<Sight, Vec<String>> {
         let (devices, promises) = (machine.devices.clone(), machine.promises.fork());
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
+        let room = devices.get(Role::Ssd).map_or(0, |port| port.drive().info().pages);
         let mission = Mission { seed, ..Mission::calm(1, true) };
         let silence = || Sight { told: true, violations: Vec::new(), of_content: 0 };
         let (seen, _) = life::in_world(machine, &self.target, &mission, None, move || {
@@ -189,7 +190,7 @@ impl Explorer {
             let sight = Sight { told, violations: verdict.violations.clone(), of_content };
             if works {
                 promises.go_on_from(verdict);
-                let clients = Clients::new(Arc::clone(&vfs), promises);
+                let clients = Clients::new(Arc::clone(&vfs), promises).with_room(room);
                 // Errors are no fault here, nor is what it finds wrong.
                 let _ = load.run(&clients, 1, &mut Stream::new(seed, load.name()));
                 let _ = vfs.sync(&Caller::KERNEL);

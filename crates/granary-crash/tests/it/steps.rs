@@ -48,6 +48,7 @@ const MET: &[(&str, &str, &[&str])] = &[
             "bytefs: a removed file is freed",
         ],
     ),
+    ("bytefs", "grow", &["bytefs: the file system grows"]),
     ("pmfs", "torture", &["pmfs: a file is renamed", "pmfs: the journal is cleaned"]),
     ("nova", "torture", &["nova: a log grows"]),
     ("nova@nvm", "churn", &["nova: a log is copied"]),

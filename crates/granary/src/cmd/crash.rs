@@ -48,6 +48,11 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         };
         return again(args, target, load, &replay);
     }
+    if !targets.iter().any(|target| loads.iter().any(|load| target.grows() || !load.leaves_room())) {
+        return Err(Failure::usage(
+            "none of these file systems grows: the load grow is for those that do, bytefs for one",
+        ));
+    }
     let known = args.failures.as_deref().map(read).transpose()?.unwrap_or_default();
     let (mut still, mut found) = (Vec::new(), 0);
     for line in &known {
