@@ -244,10 +244,13 @@ pub struct CrashCase {
     pub every_call_is_durable: bool,
     /// Whether a file can have another inode number after the next mount.
     pub inodes_may_change: bool,
+    /// Whether a write that a power failure meets is old or new in each page of 4 KiB: no page has a part of it.
+    pub pages_are_whole: bool,
 }
 
 impl CrashCase {
-    /// The defaults, 512 KiB for metadata, whole renames, durable times, calls that fsync makes durable, lasting inode numbers.
+    /// The defaults, 512 KiB for metadata, whole renames, durable times, calls that fsync makes durable, lasting inode numbers,
+    /// pages that may be torn.
     pub const fn plain(name: &'static str) -> CrashCase {
         CrashCase {
             name,
@@ -258,6 +261,7 @@ impl CrashCase {
             times_are_durable: true,
             every_call_is_durable: false,
             inodes_may_change: false,
+            pages_are_whole: false,
         }
     }
 }

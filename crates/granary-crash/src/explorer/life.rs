@@ -51,7 +51,8 @@ impl Machine {
         let promises = Promises::new()
             .with_whole_renames(target.renames_are_whole())
             .with_every_call_durable(target.every_call_is_durable())
-            .with_loose_inodes(target.inodes_may_change());
+            .with_loose_inodes(target.inodes_may_change())
+            .with_whole_pages(target.pages_are_whole());
         if target.times_are_durable() { promises.with_times(&target.vfs()) } else { promises }
     }
 

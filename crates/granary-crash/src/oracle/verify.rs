@@ -68,6 +68,7 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     let mut out = Model::new();
     (out.fills, out.clock, out.whole_renames) = (model.fills, model.clock, model.whole_renames);
     (out.durable_calls, out.loose_inodes) = (model.durable_calls, model.loose_inodes);
+    out.whole_pages = model.whole_pages;
     let mut walk = Walk {
         model,
         process,
@@ -388,7 +389,13 @@ impl<P: Posix> Walk<'_, P> {
             let want = piece.len().min((size - at) as usize);
             let part = &mut piece[..want];
             result = match self.process.pread(fd, Dest::Bytes(part), at) {
-                Ok(got) if got == want => node.content.explain(&self.model.stamps, 0, at, part),
+                Ok(got) if got == want => {
+                    let whole = || match self.model.whole_pages {
+                        true => node.content.no_page_is_torn(&self.model.stamps, at, part),
+                        false => Ok(()),
+                    };
+                    node.content.explain(&self.model.stamps, 0, at, part).and_then(|()| whole())
+                }
                 Ok(got) => Err(format!("reads {got} of {want} bytes at {at:#x}")),
                 Err(e) => Err(format!("cannot be read at {at:#x}: {e}")),
             };

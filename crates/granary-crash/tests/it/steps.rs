@@ -53,7 +53,7 @@ const MET: &[(&str, &str, &[&str])] = &[
     ("nova@nvm", "churn", &["nova: a log is copied"]),
     ("devfs", "crowd", &["redo log on persistent memory: changes are brought home"]),
     ("orchfs", "torture", &["orchfs: a journal is digested"]),
-    ("spfs+ext4", "torture", &["spfs: removed files are freed"]),
+    ("spfs+ext4", "torture", &["spfs: removed files are freed", "spfs: an overwrite keeps the old bytes"]),
     ("spfs+ext4", "sparse", &["spfs: a file is demoted"]),
 ];
 
