@@ -368,13 +368,14 @@ impl Life {
         }
         vfs.unmount().map_err(|e| vec![format!("unmount: {e}")])?;
         drop(vfs);
-        self.film.iter().for_each(|film| film.ends());
         promises.keep_everything();
         enter(Stage::Remount);
+        phase(Phase::Remount);
         let fs = self.mount(devices)?;
         self.check(&fs, "after a clean mount")?;
         let vfs = self.attach(fs)?;
         self.verify(&vfs, promises, told)?;
+        self.film.iter().for_each(|film| film.ends());
         if self.mission.exercised {
             // The power stays on; what it could take need not be remembered.
             devices.track_in_flight(false);
