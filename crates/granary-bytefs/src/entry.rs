@@ -33,10 +33,13 @@ pub const BYTEFS: FsEntry = FsEntry {
     crash: &[
         case("bytefs", &[SMALL, STEPS]),
         case("bytefs-sync", &[SMALL, STEPS, SYNC]),
-        case("bytefs-journal", &[SMALL, WHOLE]),
-        case("bytefs-journal-sync", &[SMALL, WHOLE, SYNC]),
+        CrashCase { pages_are_whole: true, ..case("bytefs-journal", &[SMALL, WHOLE]) },
+        CrashCase { pages_are_whole: true, ..case("bytefs-journal-sync", &[SMALL, WHOLE, SYNC]) },
         // Transactions so small that a fallocate takes several.
-        case("bytefs-journal-steps", &[SMALL, WHOLE, SYNC, "commit_lines = 8"]),
+        CrashCase {
+            pages_are_whole: true,
+            ..case("bytefs-journal-steps", &[SMALL, WHOLE, SYNC, "commit_lines = 8"])
+        },
     ],
 };
 

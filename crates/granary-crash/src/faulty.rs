@@ -34,8 +34,9 @@ pub enum Trip {
 
 /// Is told of every command, in the task that gives it. It must not wait.
 pub(crate) trait Observer: Send + Sync {
-    /// The `n`-th command since the devices were wrapped is about to reach its drive; `after`: the drive has it.
-    fn command(&self, n: u64, after: bool);
+    /// The `n`-th command since the devices were wrapped is about to reach its drive; `after`: the drive has it. `fences`: once it
+    /// is answered what came before it is safe.
+    fn command(&self, n: u64, after: bool, fences: bool);
 }
 
 /// The observer, and the number of the command.
@@ -214,13 +215,17 @@ impl Faults {
 
 impl Faulty {
     fn pass<T>(&self, call: impl FnOnce(&dyn Drive) -> T) -> T {
+        self.pass_as(false, call)
+    }
+
+    fn pass_as<T>(&self, fences: bool, call: impl FnOnce(&dyn Drive) -> T) -> T {
         let (fails, observer) = self.faults.count();
         if let Some((observer, n)) = &observer {
-            observer.command(*n, false);
+            observer.command(*n, false, fences);
         }
         let result = call(&*self.inner);
         if let Some((observer, n)) = &observer {
-            observer.command(*n, true);
+            observer.command(*n, true, fences);
         }
         if fails {
             granary_sim::power_fail()
@@ -309,7 +314,7 @@ impl Drive for Faulty {
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.pass(|d| d.verify(now))
+        self.pass_as(true, |d| d.verify(now))
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
@@ -332,7 +337,10 @@ impl Drive for Faulty {
             }
             _ => false,
         };
-        self.pass(|d| if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) })
+        let fences = matches!(command, Command::Flush);
+        self.pass_as(fences, |d| {
+            if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) }
+        })
     }
 }
 

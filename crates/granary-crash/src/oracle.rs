@@ -27,6 +27,7 @@
 //! | a later change, or one in flight | absent, there, and (content) there in part | |
 //! | a name with several unsynced changes | at any of them | what was over before a promised change began |
 //! | bytes of a file | promised, or of a later write to this very place; zero where the file was cut, punched or grew | anybody else's |
+//! | a page that a write was changing, where pages are whole ([`Promises::with_whole_pages`]) | old or new | a part of the write |
 //! | link count | | other than the number of names |
 //! | an entry | | one that nobody made; a file without its directory |
 //!
@@ -102,6 +103,12 @@ impl Promises {
     /// Whether an inode's number may be another one after a mount ([`crate::Target::inodes_may_change`]).
     pub fn with_loose_inodes(self, loose: bool) -> Promises {
         self.with(|m| m.loose_inodes = loose);
+        self
+    }
+
+    /// Whether a write is old or new in each page ([`crate::Target::pages_are_whole`]).
+    pub fn with_whole_pages(self, whole: bool) -> Promises {
+        self.with(|m| m.whole_pages = whole);
         self
     }
 

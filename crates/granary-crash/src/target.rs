@@ -55,6 +55,11 @@ pub trait Target: Send + Sync {
         None
     }
 
+    /// Whether a write that a power failure meets is old or new in each page of 4 KiB.
+    fn pages_are_whole(&self) -> bool {
+        false
+    }
+
     /// Makes an empty file system; it must be durable on return.
     ///
     /// # Errors
@@ -256,6 +261,11 @@ impl Target for Case {
 
     fn repair(&self, devices: &Devices) -> Option<Result<Repaired, FsError>> {
         self.fs.repair.map(|repair| repair(devices))
+    }
+
+    fn pages_are_whole(&self) -> bool {
+        let below = std::iter::successors(self.fs.below, |fs| fs.below);
+        self.case.pages_are_whole && below.map(|fs| self.case_of(fs)).all(|case| case.pages_are_whole)
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {

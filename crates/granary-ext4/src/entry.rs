@@ -51,6 +51,7 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
         mkfs: "journal_size = '4MiB'",
         mount,
         checked: &[Structure::Superblock],
+        pages_are_whole: true,
         ..CrashCase::plain(name)
     }
 }

@@ -112,6 +112,7 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
         mkfs: "size = '5MiB'\n segment_blocks = 16",
         mount,
         renames_are_whole: false,
+        pages_are_whole: true,
         ..CrashCase::plain(name)
     }
 }

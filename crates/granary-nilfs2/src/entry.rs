@@ -113,7 +113,12 @@ const SMALL: &str = "fsync = 'all'\nlog_interval = 2000000\nsuper_interval = 300
 
 /// Segments of 128 KiB, so that logs go on in the next one and segments are cleaned all the time.
 const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
-    CrashCase { mkfs: "size = '8MiB'\nsegment_blocks = 32", mount, ..CrashCase::plain(name) }
+    CrashCase {
+        mkfs: "size = '8MiB'\nsegment_blocks = 32",
+        mount,
+        pages_are_whole: true,
+        ..CrashCase::plain(name)
+    }
 }
 
 fn refusal(table: &Table) -> Option<(&'static str, String)> {

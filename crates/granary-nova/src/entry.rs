@@ -25,7 +25,10 @@ pub const NOVA: FsEntry = FsEntry {
     },
     repair: None,
     checkpoints: None,
-    crash: &[case("nova", &["data = 'cow'"]), case("nova-in-place", &["data = 'in_place'"])],
+    crash: &[
+        CrashCase { pages_are_whole: true, ..case("nova", &["data = 'cow'"]) },
+        case("nova-in-place", &["data = 'in_place'"]),
+    ],
 };
 
 const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {

@@ -57,8 +57,11 @@ impl Nova {
 
     /// Unlinks pages in which everything is dead.
     pub(crate) fn clean_fast(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
-        let _step = granary_sim::step("nova: pages of a log are freed");
         let gone = |p: &LogPage| p.dead >= p.entries;
+        if !st.pages[..st.current].iter().any(gone) {
+            return Ok(());
+        }
+        let _step = granary_sim::step("nova: pages of a log are freed");
         let mut kept: Vec<LogPage> = Vec::with_capacity(st.pages.len());
         let mut freed = Vec::new();
         let tail_page = st.pages[st.current].block;
@@ -76,9 +79,6 @@ impl Nova {
                 }
             }
             kept.push(*page);
-        }
-        if freed.is_empty() {
-            return Ok(());
         }
         b.fence()?;
         st.current = kept.iter().position(|p| p.block == tail_page).expect("the tail page is kept");

@@ -48,11 +48,13 @@ pub const ORCHFS: FsEntry = FsEntry {
         CrashCase {
             mkfs: "journals = 2\njournal = '64 KiB'",
             mount: &["data_atomicity = 'undo'"],
+            pages_are_whole: true,
             ..case("orchfs-undo")
         },
         CrashCase {
             mkfs: "journals = 2\njournal = '64 KiB'",
             mount: &["data_atomicity = 'redo'"],
+            pages_are_whole: true,
             ..case("orchfs-redo")
         },
         // Blocks go to the SSD all the time.

@@ -69,6 +69,8 @@ macro_rules! cases {
 
 /// A crash case with the options at `which` of [`CASES`].
 pub const fn case(name: &'static str, which: usize) -> CrashCase {
-    let inodes_may_change = which == 2;
-    CrashCase { mkfs: CASES[which].0, mount: CASES[which].1, inodes_may_change, ..CrashCase::plain(name) }
+    // With `consistency = "meta"` an overwrite may be torn.
+    let (inodes_may_change, pages_are_whole) = (which == 2, which != 1);
+    let (mkfs, mount) = CASES[which];
+    CrashCase { mkfs, mount, inodes_may_change, pages_are_whole, ..CrashCase::plain(name) }
 }

@@ -154,6 +154,7 @@ impl Spfs {
         range: Range<u64>,
         copy: u64,
     ) -> Result<()> {
+        let _step = granary_sim::step("spfs: an overwrite keeps the old bytes");
         let target = u64::from(piece.pcn) + range.start / BLOCK - u64::from(start);
         let (from, len) = (range.start % BLOCK, range.end - range.start);
         let mut old = vec![0; len as usize];

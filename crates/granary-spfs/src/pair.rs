@@ -140,6 +140,7 @@ impl Spfs {
             b.put_u64(at, value, Structure::Superblock)?;
             b.fence()
         };
+        let _step = granary_sim::step("spfs: a run of the pair opens");
         put(RUN, run << 1 | 1)?;
         put(ROOT, root(&self.lower))?;
         put(LOWER, number)?;

@@ -249,10 +249,13 @@ pub struct CrashCase {
     pub checked: &'static [Structure],
     /// Whether it grows when its drive has become larger ([`Space::grow`](crate::Space::grow)).
     pub grows: bool,
+    /// Whether a write that a power failure meets is old or new in each page of 4 KiB: no page has a part of it.
+    pub pages_are_whole: bool,
 }
 
 impl CrashCase {
-    /// The defaults, 512 KiB for metadata, whole renames, durable times, calls that fsync makes durable, lasting inode numbers.
+    /// The defaults, 512 KiB for metadata, whole renames, durable times, calls that fsync makes durable, lasting inode numbers,
+    /// pages that may be torn.
     pub const fn plain(name: &'static str) -> CrashCase {
         CrashCase {
             name,
@@ -265,6 +268,7 @@ impl CrashCase {
             inodes_may_change: false,
             checked: &[],
             grows: false,
+            pages_are_whole: false,
         }
     }
 }

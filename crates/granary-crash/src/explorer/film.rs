@@ -55,6 +55,9 @@ impl Wanted {
     }
 }
 
+/// The places that are wanted, by phase.
+pub(super) type Places = BTreeMap<Phase, Wanted>;
+
 /// How often steps were entered, and crashed in.
 pub(super) type Seen = BTreeMap<&'static str, (u64, u64)>;
 
@@ -66,14 +69,20 @@ struct Reel {
     /// Commands since then.
     last: u64,
     wanted: Wanted,
-    recovery: Wanted,
-    load: Wanted,
+    /// Of the phases that have not begun.
+    later: Places,
+    /// A step has images beside those that are counted the first times it is met.
+    for_firsts: bool,
     /// Images that steps may still have the first times they are met.
     for_new: usize,
     /// Images that steps may still have later.
     for_steps: usize,
     /// Commands of this phase that steps want.
     in_steps: BTreeSet<(u64, bool)>,
+    /// Fences of this phase so far.
+    fences: u64,
+    /// Fences before which steps want one.
+    at_fences: BTreeSet<u64>,
     open: Vec<&'static str>,
     /// A drive has a command in hand.
     in_command: bool,
@@ -98,14 +107,18 @@ pub(super) struct Film {
 const INSIDE: u64 = 6;
 /// A step that was met so often in one run has had its images.
 const ENOUGH: u64 = 3;
+/// So often a step has an image beside those that are counted.
+const FIRSTS: u64 = 2;
+/// Fewer images than this are for a life behind a power failure, of which a run has many.
+const FEW: usize = 5;
 
 impl Film {
     /// Of `devices` themselves, not their wrappers. `for_steps`: so many images at most are taken in steps that are met for the
-    /// first times, and as many in others.
+    /// first times, and as many in others; where they are not few, the first two times of each are free.
     pub(super) fn new(
         devices: Devices,
         promises: Promises,
-        (recovery, load): (Wanted, Wanted),
+        later: Places,
         for_steps: usize,
         span: Nanos,
         random: Stream,
@@ -116,11 +129,13 @@ impl Film {
             base: 0,
             last: 0,
             wanted: Wanted::default(),
-            recovery,
-            load,
+            later,
+            for_firsts: for_steps >= FEW,
             for_new: for_steps,
             for_steps,
             in_steps: BTreeSet::new(),
+            fences: 0,
+            at_fences: BTreeSet::new(),
             open: Vec::new(),
             in_command: false,
             within: Vec::new(),
@@ -138,10 +153,12 @@ impl Film {
             let mut reel = self.reel.lock();
             (reel.phase, reel.base, reel.last) = (phase, faults.commands(), 0);
             reel.in_steps.clear();
-            reel.wanted = std::mem::take(match phase {
-                Phase::Recovery => &mut reel.recovery,
-                _ => &mut reel.load,
-            });
+            reel.at_fences.clear();
+            reel.wanted = reel.later.remove(&phase).unwrap_or_default();
+            // Some steps are of mounts only.
+            if phase == Phase::Remount && reel.for_firsts {
+                reel.for_new = reel.for_new.max(FEW);
+            }
             std::mem::take(&mut reel.wanted.instants)
         };
         // The same task for as long, also where there are none: a replay has one of them, and which core a task is on depends on how
@@ -196,7 +213,7 @@ impl Film {
 }
 
 impl Observer for Film {
-    fn command(&self, n: u64, after: bool) {
+    fn command(&self, n: u64, after: bool, fences: bool) {
         let mut reel = self.reel.lock();
         if reel.over {
             return;
@@ -206,7 +223,12 @@ impl Observer for Film {
         if !after {
             reel.within.clear();
         }
-        let by_step = reel.in_steps.remove(&(n, after));
+        let mut by_step = reel.in_steps.remove(&(n, after));
+        if fences && !after {
+            reel.fences += 1;
+            let fence = reel.fences;
+            by_step |= reel.at_fences.remove(&fence);
+        }
         if reel.wanted.all || reel.wanted.commands.contains(&(n, after)) || by_step {
             let at = if after { At::After(n) } else { At::Before(n) };
             self.take(&mut reel, at);
@@ -224,20 +246,33 @@ impl Watcher for Film {
         reel.open.push(step);
         let met = &mut reel.seen.entry(step).or_default().0;
         *met += 1;
-        let is_new = *met <= ENOUGH;
+        let (is_first, is_new) = (*met <= FIRSTS && reel.for_firsts, *met <= ENOUGH);
         // Common steps must not take the images of one that is met late in a long run.
         let left = if is_new { reel.for_new } else { reel.for_steps };
-        if left == 0 || (!is_new && reel.random.below(*met) > 0) {
+        let passes = match (is_first, is_new) {
+            (true, _) => false,
+            // Where there are few, the steps that come first do not have them all.
+            (_, true) => left == 0 || left < FEW && reel.random.chance(0.5),
+            _ => left == 0 || reel.random.below(*met) > 0,
+        };
+        if passes {
             return;
         }
         // A drive takes a step within a command, which is whole in virtual time: the image is taken behind it. Short steps of file
-        // systems have one command; half of their images are taken before the first.
-        let behind = if reel.random.chance(0.5) { 0 } else { reel.random.below(INSIDE) };
+        // systems have one command, and where two fences are to be apart that is early: of two places the earlier one.
+        let behind = reel.random.below(INSIDE).min(reel.random.below(INSIDE));
+        // What a fence is to keep apart is under way all at once right before the next one.
+        if !reel.in_command && reel.random.chance(0.5) {
+            if reel.at_fences.insert(reel.fences + 1 + behind / 2) && !is_first {
+                *if is_new { &mut reel.for_new } else { &mut reel.for_steps } -= 1;
+            }
+            return;
+        }
         let place = match reel.in_command {
             true => (reel.last, true),
             false => (reel.last + 1 + behind, behind > 0 && reel.random.chance(0.5)),
         };
-        if reel.in_steps.insert(place) {
+        if reel.in_steps.insert(place) && !is_first {
             *if is_new { &mut reel.for_new } else { &mut reel.for_steps } -= 1;
         }
     }

@@ -51,7 +51,8 @@ impl Machine {
         let promises = Promises::new()
             .with_whole_renames(target.renames_are_whole())
             .with_every_call_durable(target.every_call_is_durable())
-            .with_loose_inodes(target.inodes_may_change());
+            .with_loose_inodes(target.inodes_may_change())
+            .with_whole_pages(target.pages_are_whole());
         if target.times_are_durable() { promises.with_times(&target.vfs()) } else { promises }
     }
 
@@ -368,13 +369,14 @@ impl Life {
         }
         vfs.unmount().map_err(|e| vec![format!("unmount: {e}")])?;
         drop(vfs);
-        self.film.iter().for_each(|film| film.ends());
         promises.keep_everything();
         enter(Stage::Remount);
+        phase(Phase::Remount);
         let fs = self.mount(devices)?;
         self.check(&fs, "after a clean mount")?;
         let vfs = self.attach(fs)?;
         self.verify(&vfs, promises, told)?;
+        self.film.iter().for_each(|film| film.ends());
         if self.mission.exercised {
             // The power stays on; what it could take need not be remembered.
             devices.track_in_flight(false);

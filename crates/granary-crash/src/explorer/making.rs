@@ -9,7 +9,7 @@
 //! mkfs promises nothing before it returns. But what it leaves must not be taken for a file system that it is not, and it must be
 //! possible to begin again.
 
-use super::film::{Film, Image, Wanted};
+use super::film::{Film, Image, Places, Wanted};
 use super::life::{self, Life, Machine, Mission, Outcome};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
@@ -64,8 +64,14 @@ impl Explorer {
         machine.devices.track_in_flight(true);
         machine.devices.answer_late(self.late(seed));
         let (raw, promises) = (machine.raw.clone(), machine.promises.clone());
-        let film =
-            Film::new(raw, promises, (Wanted::default(), wanted), 0, Nanos(1), Stream::new(seed, "making"));
+        let film = Film::new(
+            raw,
+            promises,
+            Places::from([(Phase::Making, wanted)]),
+            0,
+            Nanos(1),
+            Stream::new(seed, "making"),
+        );
         machine.faults.observe(Some(Arc::clone(&film) as Arc<dyn Observer>));
         let (devices, fs, faults) =
             (machine.devices.clone(), Arc::clone(&self.target), Arc::clone(&machine.faults));
@@ -92,6 +98,8 @@ impl Explorer {
         if let Err(evidence) = life::look(&mut machine, &self.target) {
             return fail("mount", evidence);
         }
+        // This one is not interrupted; each of the thousands of pages that it trims would be looked for among those in flight.
+        machine.devices.track_in_flight(false);
         if let Err(evidence) = life::format(&mut machine, &self.target) {
             return fail("mkfs", evidence);
         }

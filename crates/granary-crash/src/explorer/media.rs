@@ -11,7 +11,7 @@
 //!    structures a file system promises that, for flipped bits and unreadable pages, is in its crash case ([`crate::Target::checks`]).
 //! 4. A repair that left nothing makes a file system that mounts, and that check() is content with; an interrupted repair, done again, too.
 
-use super::film::{Film, Image, Wanted};
+use super::film::{Film, Image, Places, Wanted};
 use super::life::{self, Life, Machine, Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
 use super::{Damages, Explorer, Failure, Report};
@@ -86,7 +86,7 @@ impl Explorer {
         machine.faults.note_writes();
         let mut random = Stream::new(seed, "media");
         let at = At::Instant(Nanos(1 + random.below(self.extent.span.0)));
-        let wanted = (Wanted::default(), Wanted::one(at));
+        let wanted = Places::from([(Phase::Load, Wanted::one(at))]);
         let (devices, promises) = (machine.raw.clone(), machine.promises.clone());
         let film = Film::new(devices, promises, wanted, 0, self.extent.span, random);
         let life = Life {

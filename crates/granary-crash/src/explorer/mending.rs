@@ -5,7 +5,7 @@
 //!                       |    an image ── repair ── mount ── check()
 //! ```
 
-use super::film::{Film, Image, Wanted};
+use super::film::{Film, Image, Places, Wanted};
 use super::life::{self, Machine, Mission};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
@@ -54,7 +54,7 @@ impl Explorer {
             wanted.commands.insert((1 + random.below(1 << magnitude), random.chance(0.5)));
         }
         let (raw, promises) = (machine.raw.clone(), machine.promises.clone());
-        let film = Film::new(raw, promises, (Wanted::default(), wanted), 0, Nanos(1), random);
+        let film = Film::new(raw, promises, Places::from([(Phase::Repair, wanted)]), 0, Nanos(1), random);
         machine.faults.observe(Some(Arc::clone(&film) as Arc<dyn Observer>));
         let said = self.repair(&machine, seed, Some(&film));
         machine.faults.observe(None);

@@ -18,6 +18,8 @@ pub enum Phase {
     Recovery,
     /// The load, and the unmount behind it. Of a new file system: its first mount, too.
     Load,
+    /// The mount behind that unmount, until all is compared.
+    Remount,
     /// While the file system is made.
     Making,
     /// None: the power stays on, and media are damaged; places are numbers of damages.
@@ -69,6 +71,7 @@ impl fmt::Display for Place {
             Phase::Repair => "f",
             Phase::Recovery => "r",
             Phase::Load => "l",
+            Phase::Remount => "c",
         })?;
         match self.at {
             At::Before(n) => write!(f, "{n}-")?,
@@ -95,6 +98,7 @@ fn place(text: &str) -> Option<Place> {
     let (phase, rest) = match text.split_at_checked(1)? {
         ("r", rest) => (Phase::Recovery, rest),
         ("l", rest) => (Phase::Load, rest),
+        ("c", rest) => (Phase::Remount, rest),
         ("m", rest) => (Phase::Making, rest),
         ("d", rest) => (Phase::Damaged, rest),
         ("f", rest) => (Phase::Repair, rest),
@@ -130,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_path_is_read_back_from_its_text() {
-        for text in ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1", "d7-.0/f3+.1"] {
+        for text in ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1", "c7-.0", "d7-.0/f3+.1"] {
             assert_eq!(text.parse::<Path>().expect("a path").to_string(), text);
         }
         for wrong in ["x1+.0", "l1+", "l+.0", "l1*.0", "r", "l1+.0/", "lt.0", "é"] {

@@ -1,8 +1,8 @@
 //! One run, many crash images: each is recovered, checked and verified; some go on, and are crashed again.
 //!
 //! ```text
-//!   run (seed) ──────────o──────o────o───o──────────────> unmount, mount, verify: the run itself must be right
-//!                        |      |    |   |                      images: film.rs
+//!   run (seed) ──────────o──────o────o───o──────────> unmount, mount, verify: the run itself must be right
+//!                        |      |    |   |                      |  images: film.rs
 //!                        draw 0, 1, .. of what the devices keep
 //!                        recovery ──o── check ── verify ── (one in GOES_ON) load ──o────o──> unmount, mount, verify
 //!                                   |                                              |
@@ -11,7 +11,7 @@
 //!
 //! Everything is a function of seed and path, so a failure is replayed by these two.
 
-use super::film::{Film, Image, Wanted};
+use super::film::{Film, Image, Places, Wanted};
 use super::life::{Life, Machine, Mission, Outcome};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
@@ -49,7 +49,7 @@ const GOES_ON: u64 = 8;
 const EXERCISED: u64 = 32;
 /// One in so many is unmounted and mounted again before anybody looks.
 const SHUT_UNSEEN: u64 = 8;
-/// One in so many recoveries is interrupted.
+/// So many recoveries, and mounts at the end of a run, are interrupted.
 const INTERRUPTED: f64 = 0.3;
 /// Images of a load that goes on.
 const LATER: u32 = 4;
@@ -63,6 +63,14 @@ struct Crash {
     path: Path,
     round: u32,
     image: Image,
+}
+
+impl Crash {
+    /// How many images were taken in the rarest step that was under way.
+    fn rarity(&self, report: &Report) -> u64 {
+        let taken = |step| report.steps.get(step).map_or(0, |(_, images)| *images);
+        self.image.steps.iter().map(|step| taken(*step)).min().unwrap_or(u64::MAX)
+    }
 }
 
 /// How it is chosen what the devices are left with.
@@ -83,19 +91,26 @@ impl Explorer {
         let mut report = Report::default();
         let mut random = Stream::new(seed, "run");
         let rounds = self.rounds(seed);
-        let load = if effort.linear {
-            Wanted { all: true, ..Wanted::default() }
+        let wanted = if effort.linear {
+            let all = Wanted { all: true, ..Wanted::default() };
+            Places::from([(Phase::Load, all.clone()), (Phase::Remount, all)])
         } else {
-            self.anywhere(&mut random, effort.anywhere, rounds)
+            let load = self.anywhere(&mut random, effort.anywhere, rounds);
+            Places::from([(Phase::Load, load), (Phase::Remount, mount(&mut random))])
         };
-        let (outcome, images) = self.trunk(seed, load, effort.in_steps as usize, &mut report);
+        let (outcome, images) = self.trunk(seed, wanted, effort.in_steps as usize, &mut report);
         if let Err(failure) = outcome {
             report.failures.push(failure);
         }
         let mut todo: Vec<Crash> = crashes(&Path::default(), rounds - 1, images);
         while !over() && !todo.is_empty() {
-            // In any order: where time ends early, what was looked at is from everywhere.
-            let next = random.below(todo.len() as u64) as usize;
+            // In any order: where time ends early, what was looked at is from everywhere, rather in rare steps.
+            let pair = [0; 2].map(|_| random.below(todo.len() as u64) as usize);
+            let next = if todo[pair[0]].rarity(&report) <= todo[pair[1]].rarity(&report) {
+                pair[0]
+            } else {
+                pair[1]
+            };
             let Crash { path, round, image } = todo.swap_remove(next);
             let mut draws =
                 if effort.exhaustive { Draws::Listed(Some(Vec::new())) } else { Draws::Random(0) };
@@ -136,7 +151,7 @@ impl Explorer {
             [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path),
             _ => {}
         }
-        let first = path.0.first().map(|place| Wanted::one(place.at)).unwrap_or_default();
+        let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
         let (outcome, mut images) = self.trunk(seed, first, 0, &mut report);
         let (mut done, mut round) = (Path::default(), self.rounds(seed) - 1);
         if path.0.is_empty() {
@@ -150,11 +165,8 @@ impl Explorer {
             lose_as(&devices, image.now, place, seed, &done);
             round += u32::from(image.ran);
             let machine = Machine::of(devices, image.promises.fork(), image.now);
-            let mut wanted = (Wanted::default(), Wanted::default());
-            if let Some(next) = path.0.get(i + 1) {
-                *if next.phase == Phase::Recovery { &mut wanted.0 } else { &mut wanted.1 } =
-                    Wanted::one(next.at);
-            }
+            let next = path.0.get(i + 1).map(|next| (next.phase, Wanted::one(next.at)));
+            let wanted = next.into_iter().collect();
             match self.branch(seed, &done, machine, round, wanted, &mut report) {
                 Ok(next) => images = next,
                 Err(failure) => return Err(Failure { steps: image.steps.into(), ..failure }),
@@ -167,7 +179,7 @@ impl Explorer {
     fn trunk(
         &self,
         seed: u64,
-        load: Wanted,
+        wanted: Places,
         in_steps: usize,
         report: &mut Report,
     ) -> (Result<(), Failure>, Vec<Image>) {
@@ -187,7 +199,6 @@ impl Explorer {
         let rounds = self.rounds(seed);
         let mission =
             Mission { jitter, rounds, unsynced, errors, seed: random.next_u64(), ..Mission::calm(0, false) };
-        let wanted = (Wanted::default(), load);
         let film = Film::new(
             machine.raw.clone(),
             machine.promises.clone(),
@@ -211,7 +222,7 @@ impl Explorer {
         path: &Path,
         machine: Machine,
         round: u32,
-        wanted: (Wanted, Wanted),
+        wanted: Places,
         report: &mut Report,
     ) -> Result<Vec<Image>, Failure> {
         let mut random = Stream::new(seed, &format!("life behind {path}"));
@@ -297,19 +308,25 @@ impl Explorer {
     }
 
     /// Where the life behind `path` is to be interrupted in its turn.
-    fn wanted_behind(&self, seed: u64, path: &Path) -> (Wanted, Wanted) {
+    fn wanted_behind(&self, seed: u64, path: &Path) -> Places {
         if path.0.len() >= self.deep as usize {
-            return Default::default();
+            return Places::new();
         }
         let mut random = Stream::new(seed, &format!("places behind {path}"));
-        let mut recovery = Wanted::default();
-        if random.chance(INTERRUPTED) {
-            // A recovery is short; how short is not known.
-            let magnitude = random.below(10);
-            recovery.commands.insert((1 + random.below(1 << magnitude), random.chance(0.5)));
-        }
-        (recovery, self.anywhere(&mut random, LATER, 1))
+        let recovery = mount(&mut random);
+        Places::from([(Phase::Recovery, recovery), (Phase::Load, self.anywhere(&mut random, LATER, 1))])
     }
+}
+
+/// Where a mount is interrupted, if it is: one in so many.
+fn mount(random: &mut Stream) -> Wanted {
+    let mut wanted = Wanted::default();
+    if random.chance(INTERRUPTED) {
+        // A mount is short; how short is not known.
+        let magnitude = random.below(10);
+        wanted.commands.insert((1 + random.below(1 << magnitude), random.chance(0.5)));
+    }
+    wanted
 }
 
 fn jitter(random: &mut Stream) -> Nanos {

@@ -12,6 +12,8 @@
 //! failed stays in flight for ever: parts of it may show, it hides nothing.
 //! It does *not* promise an order among changes that nobody flushed.
 
+mod torn;
+
 use super::segments::{Segments, Source, explain};
 use super::stamp::{StampId, Stamps, Tick};
 use granary_units::Payload;

@@ -137,6 +137,8 @@ pub(crate) struct Model {
     pub(crate) writes_fail: bool,
     /// Inode numbers may be others after the next mount.
     pub(super) loose_inodes: bool,
+    /// A write is old or new in each page.
+    pub(super) whole_pages: bool,
     /// `None`: times are not followed.
     pub(super) clock: Option<Clock>,
 }
@@ -155,6 +157,7 @@ impl Model {
             durable_calls: false,
             writes_fail: false,
             loose_inodes: false,
+            whole_pages: false,
             clock: None,
         }
     }

@@ -38,7 +38,7 @@ impl Source {
     }
 
     /// Whether `bytes` at `at` are this source's.
-    fn matches(&self, at: u64, bytes: &[u8]) -> bool {
+    pub(super) fn matches(&self, at: u64, bytes: &[u8]) -> bool {
         match self {
             Source::Zero => repeats(&[0; 8], bytes),
             Source::Fill(word) => repeats(&word.rotate_right((at % 8) as u32 * 8).to_le_bytes(), bytes),

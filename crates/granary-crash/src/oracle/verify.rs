@@ -82,6 +82,7 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     let mut out = Model::new();
     (out.fills, out.clock, out.whole_renames) = (model.fills, model.clock, model.whole_renames);
     (out.durable_calls, out.loose_inodes) = (model.durable_calls, model.loose_inodes);
+    out.whole_pages = model.whole_pages;
     let mut walk = Walk {
         model,
         process,
@@ -418,7 +419,12 @@ impl<P: Posix> Walk<'_, P> {
             let part = &mut piece[..want];
             result = match self.process.pread(fd, Dest::Bytes(part), at) {
                 Ok(got) if got == want => {
-                    node.content.explain(&self.model.stamps, 0, at, part).map_err(Differs::Bytes)
+                    let whole = || match self.model.whole_pages {
+                        true => node.content.no_page_is_torn(&self.model.stamps, at, part),
+                        false => Ok(()),
+                    };
+                    let explained = node.content.explain(&self.model.stamps, 0, at, part);
+                    explained.and_then(|()| whole()).map_err(Differs::Bytes)
                 }
                 Ok(got) => Err(Differs::Bytes(format!("reads {got} of {want} bytes at {at:#x}"))),
                 Err(e) => Err(Differs::Error(format!("cannot be read at {at:#x}: {e}"))),

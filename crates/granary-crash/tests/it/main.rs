@@ -1,5 +1,6 @@
 //! The crash explorer at work on every file system, and what shows that it would find something.
 
+mod accessed;
 mod atomic;
 mod errors;
 mod exercise;

@@ -49,7 +49,6 @@ impl Table {
     }
 
     fn merge(&self, pm: &Pm, clusters: &Clusters, low: u32, header: Header) -> Result<bool> {
-        let _step = granary_sim::step("spfs: segments of a table merge");
         let mut dir = self.dir.write();
         let first = (header.pattern as usize + 1) << (dir.depth - header.depth);
         let high = dir.segments[first];
@@ -87,6 +86,7 @@ impl Table {
             bytes[free..free + size].copy_from_slice(s);
             b.put(base + free as u64, s, self.kind.what())?;
         }
+        let _step = granary_sim::step("spfs: segments of a table merge");
         b.fence()?;
         let parent = Header { depth: header.depth - 1, pattern: header.pattern >> 1 };
         b.put_u64(SPLIT, merge_record(self.kind, low, parent.depth), Structure::Superblock)?;

@@ -90,7 +90,6 @@ impl Table {
         (new, goes): (u32, Header),
         (mut bytes, pages): (Vec<u8>, &[u8]),
     ) -> Result<()> {
-        let _step = granary_sim::step("spfs: a segment of a table splits");
         let (depth, size) = (goes.depth, self.kind.slot());
         for s in bytes.chunks_exact_mut(size) {
             if !self.kind.place(s, self.chunk).is_some_and(|p| goes.fits(p.hash)) {
@@ -146,6 +145,9 @@ impl Table {
         let link = overflow::first_at(new.into(), self.segment) - header_at(new.into(), self.segment);
         put_u64(&mut last, link as usize, pages.first().copied().unwrap_or(0).into());
         b.stream(header_at(new.into(), self.segment), Payload::Bytes(&last), self.kind.what())?;
+        // A doubling has fences and a step of its own.
+        let _step =
+            (stays.depth <= dir.depth).then(|| granary_sim::step("spfs: a segment of a table splits"));
         b.fence()?;
         if stays.depth > dir.depth {
             self.double(pm, clusters, dir)?;
