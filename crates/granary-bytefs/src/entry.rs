@@ -68,7 +68,7 @@ const WHOLE: &str = "data = 'journal'\nmax_free_lines = 64";
 const SYNC: &str = "commit = 'sync'";
 
 const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
-    CrashCase { mount, metadata_cache: Bytes::kib(256), ..CrashCase::plain(name) }
+    CrashCase { mount, metadata_cache: Bytes::kib(256), cuts_are_finished: true, ..CrashCase::plain(name) }
 }
 
 fn periodic(table: &Table) -> Option<(&'static str, Nanos)> {

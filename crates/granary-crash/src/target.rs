@@ -40,6 +40,11 @@ pub trait Target: Send + Sync {
         false
     }
 
+    /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
+    fn cuts_are_finished(&self) -> bool {
+        false
+    }
+
     /// Makes an empty file system; it must be durable on return.
     ///
     /// # Errors
@@ -229,6 +234,10 @@ impl Target for Case {
 
     fn inodes_may_change(&self) -> bool {
         self.case.inodes_may_change
+    }
+
+    fn cuts_are_finished(&self) -> bool {
+        self.case.cuts_are_finished
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {

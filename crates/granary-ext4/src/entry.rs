@@ -47,5 +47,5 @@ const SMALL: &str =
 
 /// The smallest journal, which wraps all the time.
 const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
-    CrashCase { mkfs: "journal_size = '4MiB'", mount, ..CrashCase::plain(name) }
+    CrashCase { mkfs: "journal_size = '4MiB'", mount, cuts_are_finished: true, ..CrashCase::plain(name) }
 }

@@ -244,6 +244,8 @@ pub struct CrashCase {
     pub every_call_is_durable: bool,
     /// Whether a file can have another inode number after the next mount.
     pub inodes_may_change: bool,
+    /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
+    pub cuts_are_finished: bool,
 }
 
 impl CrashCase {
@@ -258,6 +260,7 @@ impl CrashCase {
             times_are_durable: true,
             every_call_is_durable: false,
             inodes_may_change: false,
+            cuts_are_finished: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The crash explorer at work on every file system, and what shows that it would find something.
 
 mod atomic;
+mod beyond;
 mod errors;
 mod exercise;
 mod failure;
