@@ -99,7 +99,8 @@ impl One {
         expected("truncate", self.posix.ftruncate(fd, page + self.random.below(len)))?;
         expected("fsync", self.posix.fsync(fd))?;
         let (beyond, len) = (page + 4096 * (1 + self.random.below(3)), 1 + self.random.below(500));
-        expected("write", self.posix.pwrite(fd, Payload::Fill { word: 1, len: len as usize }, beyond)).map(drop)
+        expected("write", self.posix.pwrite(fd, Payload::Fill { word: 1, len: len as usize }, beyond))
+            .map(drop)
     }
 
     fn step(&mut self, fd: Fd) -> Result<(), String> {

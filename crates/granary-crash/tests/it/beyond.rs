@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// What is said of a file that is cut to 100 bytes, and then gets blocks beyond them: recorded, or behind the oracle's back.
 fn said(recorded: bool, behind: bool) -> Vec<String> {
     let done = World::default().run(move || {
-        let vfs = Vfs::mount(Arc::new(MemFs::new(MemFsConfig::default())), VfsConfig::default()).expect("vfs");
+        let vfs =
+            Vfs::mount(Arc::new(MemFs::new(MemFsConfig::default())), VfsConfig::default()).expect("vfs");
         let process = || Process::new(Arc::clone(&vfs), Cred::ROOT);
         let promises = Promises::new();
         let mut client = Recorded::new(process(), promises.clone());
