@@ -82,6 +82,7 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
             Structure::DataPointer,
         ],
         grows: true,
+        cuts_are_finished: true,
         ..CrashCase::plain(name)
     }
 }

@@ -28,6 +28,7 @@
 //! | a name with several unsynced changes | at any of them | what was over before a promised change began |
 //! | bytes of a file | promised, or of a later write to this very place; zero where the file was cut, punched or grew | anybody else's |
 //! | a page that a write was changing, where pages are whole ([`Promises::with_whole_pages`]) | old or new | a part of the write |
+//! | blocks of a file | within its size, or reserved | beyond its end with nobody having reserved them |
 //! | link count | | other than the number of names |
 //! | an entry | | one that nobody made; a file without its directory |
 //!
@@ -37,6 +38,7 @@
 //! mapping keep no times that the model knows.
 
 mod attributes;
+mod beyond;
 mod calls;
 mod content;
 mod exercise;
@@ -127,6 +129,13 @@ impl Promises {
     pub fn verify<P: Posix>(&self, process: &mut P) -> Verdict {
         let model = Arc::clone(&self.0.lock());
         verify::verify(&model, process)
+    }
+
+    /// Says which files have blocks beyond their ends that nobody reserved, where the power may have failed in a cut. Needs the state
+    /// that [`Promises::go_on_from`] has set. It moves times, so nothing can be compared afterwards.
+    pub fn blocks_beyond<P: Posix>(&self, process: &mut P) -> Vec<String> {
+        let model = Arc::clone(&self.0.lock());
+        beyond::beyond(&model, process)
     }
 
     /// From now on, what the verdict found is certain.

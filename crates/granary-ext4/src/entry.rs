@@ -52,6 +52,7 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
         mount,
         checked: &[Structure::Superblock],
         pages_are_whole: true,
+        cuts_are_finished: true,
         ..CrashCase::plain(name)
     }
 }

@@ -108,7 +108,7 @@ fn asked(fs: &Nilfs2, call: CheckpointCall) -> Result<Checkpoints> {
 }
 
 /// Logs every 2 ms, cleaning every 500 us, superblocks every 3 ms; fsync promises everything.
-const SMALL: &str = "fsync = 'all'\nlog_interval = 2000000\nsuper_interval = 3000000\nwatermark = 60\n\
+const SMALL: &str = "fsync = 'all'\nlog_interval = 2000000\nsuper_interval = 30000000\nwatermark = 60\n\
                      cleaning_interval = [500000, 200000]\nmin_clean_segments = 60\nmax_clean_segments = 80";
 
 /// Segments of 128 KiB, so that logs go on in the next one and segments are cleaned all the time.

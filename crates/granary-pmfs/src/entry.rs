@@ -22,6 +22,7 @@ pub const PMFS: FsEntry = FsEntry {
     crash: &[CrashCase {
         mkfs: "journal = '64KiB'",
         every_call_is_durable: true,
+        cuts_are_finished: true,
         ..CrashCase::plain("pmfs")
     }],
 };

@@ -251,6 +251,8 @@ pub struct CrashCase {
     pub grows: bool,
     /// Whether a write that a power failure meets is old or new in each page of 4 KiB: no page has a part of it.
     pub pages_are_whole: bool,
+    /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
+    pub cuts_are_finished: bool,
 }
 
 impl CrashCase {
@@ -269,6 +271,7 @@ impl CrashCase {
             checked: &[],
             grows: false,
             pages_are_whole: false,
+            cuts_are_finished: false,
         }
     }
 }

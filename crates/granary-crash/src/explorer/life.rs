@@ -334,7 +334,7 @@ impl Life {
             enter(Stage::Verify);
             self.verify(&vfs, promises, told)?;
             if brief {
-                return Ok(());
+                return self.look_beyond(&vfs, promises);
             }
             arm(faults, in_load);
             phase(Phase::Load);
@@ -421,6 +421,22 @@ impl Life {
         }
         promises.go_on_from(verdict);
         Ok(())
+    }
+}
+
+impl Life {
+    /// Looks for blocks beyond the ends of files; a life ends with it.
+    fn look_beyond(&self, vfs: &Arc<Vfs>, promises: &Promises) -> Result<(), Vec<String>> {
+        // It takes a sixth of the time of a look: half of the lives have one.
+        if !self.target.cuts_are_finished() || !self.mission.seed.is_multiple_of(2) {
+            return Ok(());
+        }
+        // It changes files behind the model's back: no image may be taken of that.
+        self.film.iter().for_each(|film| film.ends());
+        let mut process = Process::new(Arc::clone(vfs), Cred::ROOT);
+        let wrong = promises.blocks_beyond(&mut process);
+        process.exit();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 }
 

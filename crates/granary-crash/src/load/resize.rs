@@ -5,6 +5,7 @@
 //!         |----------------x00000|   grown again, by truncate, a write behind it, or reserved space
 //! ```
 //!
+//! In some visits each write is durable when it returns, while the page of the old end is not: what media have there must not show.
 //! Sizes are borders of [`BORDERS`] and a few bytes beside them. So the page of the old end is cut, zeroed and filled again and
 //! again; so are the last block of an extent and the first of the next.
 
@@ -75,14 +76,31 @@ impl One {
         if self.random.chance(0.03) {
             expected("unlink", self.posix.unlink(&path))?;
         }
-        let fd = self.posix.open(&path, OpenFlags::RDWR | OpenFlags::CREAT, 0o644);
+        // A write that is durable when it returns takes the size past an old end whose page is still dirty.
+        let durable = if self.random.chance(0.3) { OpenFlags::DSYNC } else { OpenFlags::empty() };
+        let fd = self.posix.open(&path, OpenFlags::RDWR | OpenFlags::CREAT | durable, 0o644);
         let Some(fd) = expected("open", fd)? else { return Ok(1) };
+        if !durable.is_empty() && self.random.chance(0.5) {
+            self.regrow(fd)?;
+        }
         let steps = 1 + self.random.below(12) as u32;
         for _ in 0..steps {
             self.step(fd)?;
         }
         expected("close", self.posix.close(fd))?;
         Ok(steps)
+    }
+
+    /// Data, a cut within it, both durable; then a write beyond that page, durable by itself.
+    fn regrow(&mut self, fd: Fd) -> Result<(), String> {
+        let page = self.size() / 4096 * 4096;
+        let len = 200 + self.random.below(3800);
+        expected("write", self.posix.pwrite(fd, Payload::Fill { word: 1, len: len as usize }, page))?;
+        expected("truncate", self.posix.ftruncate(fd, page + self.random.below(len)))?;
+        expected("fsync", self.posix.fsync(fd))?;
+        let (beyond, len) = (page + 4096 * (1 + self.random.below(3)), 1 + self.random.below(500));
+        expected("write", self.posix.pwrite(fd, Payload::Fill { word: 1, len: len as usize }, beyond))
+            .map(drop)
     }
 
     fn step(&mut self, fd: Fd) -> Result<(), String> {

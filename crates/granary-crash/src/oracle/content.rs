@@ -17,6 +17,7 @@ mod torn;
 use super::segments::{Segments, Source, explain};
 use super::stamp::{StampId, Stamps, Tick};
 use granary_units::Payload;
+use granary_vfs::Allocate;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ enum Kind {
         end: u64,
         zeroes: bool,
         extends: bool,
+        /// It may have blocks that nothing was written to.
+        reserves: bool,
     },
 }
 
@@ -82,6 +85,10 @@ pub(crate) struct Content {
     /// Shared with forks until either folds something into it.
     base: Arc<Segments>,
     base_size: u64,
+    /// Space up to here may be reserved, as far as the certain content is concerned.
+    base_reserved: u64,
+    /// The power failed where a cut of it may not have been over.
+    was_cut: bool,
     ops: Vec<Op>,
     /// When operations were last folded into the base: what was possible before is no longer known.
     folded: Tick,
@@ -90,7 +97,27 @@ pub(crate) struct Content {
 impl Content {
     /// Content that is certain.
     pub(crate) fn certain(base: Segments, size: u64) -> Content {
-        Content { base: Arc::new(base), base_size: size, ops: Vec::new(), folded: 0 }
+        Content { base: Arc::new(base), base_size: size, ..Content::default() }
+    }
+
+    /// What may lie beyond its end is what may have been there in `before`, too.
+    pub(crate) fn inherit(&mut self, before: &Content) {
+        self.base_reserved = self.base_reserved.max(before.reserved());
+        self.was_cut |= before.was_cut || before.cuts().next().is_some();
+    }
+
+    /// Whether the power failed where a cut of it may not have been over: what lies beyond its end is to be looked at.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.was_cut
+    }
+
+    /// Up to which byte space may be reserved, within the file or beyond its end.
+    pub(crate) fn reserved(&self) -> u64 {
+        let ends = self.ops.iter().filter_map(|op| match op.kind {
+            Kind::Space { end, reserves: true, .. } => Some(end),
+            _ => None,
+        });
+        ends.fold(self.base_reserved, u64::max)
     }
 
     /// A write begins. `pos`: `None` where it goes to the end, wherever that is.
@@ -149,10 +176,15 @@ impl Content {
         self.ops.push(Op { stamp: by, kind: Kind::Truncate(size) });
     }
 
-    /// An allocation of the bytes `range` begins: with `zeroes` they become zero, with `extends` the file reaches their
-    /// end.
-    pub(crate) fn begin_space(&mut self, by: StampId, range: Range<u64>, zeroes: bool, extends: bool) {
-        let kind = Kind::Space { pos: range.start, end: range.end, zeroes, extends };
+    /// An allocation of the bytes `range` begins, or with `how` a hole in them.
+    pub(crate) fn begin_space(&mut self, by: StampId, range: Range<u64>, how: Allocate) {
+        let kind = Kind::Space {
+            pos: range.start,
+            end: range.end,
+            zeroes: how.zeroes(),
+            extends: how.grows(),
+            reserves: how != Allocate::PunchHole,
+        };
         self.ops.push(Op { stamp: by, kind });
     }
 
@@ -191,9 +223,16 @@ impl Content {
                 }
                 Kind::Truncate(size) => {
                     Arc::make_mut(&mut self.base).truncate(size);
+                    // One that makes the file longer may leave space beyond the end as it is.
+                    if size <= self.base_size {
+                        self.base_reserved = self.base_reserved.min(size);
+                    }
                     self.base_size = size;
                 }
-                Kind::Space { pos, end, zeroes, extends } => {
+                Kind::Space { pos, end, zeroes, extends, reserves } => {
+                    if reserves {
+                        self.base_reserved = self.base_reserved.max(end);
+                    }
                     if zeroes {
                         Arc::make_mut(&mut self.base).write(pos..end, Source::Zero);
                     }
@@ -216,14 +255,17 @@ impl Content {
         self.folded <= since
     }
 
+    /// Cuts that are not part of the certain content.
+    fn cuts(&self) -> impl Iterator<Item = (StampId, u64)> {
+        self.ops.iter().filter_map(|op| match op.kind {
+            Kind::Truncate(size) => Some((op.stamp, size)),
+            Kind::Write { .. } | Kind::Space { .. } => None,
+        })
+    }
+
     /// Smallest and largest possible size at `horizon` (0: after a power failure).
     pub(crate) fn size_range(&self, stamps: &Stamps, horizon: Tick) -> (u64, u64) {
-        let cuts = || {
-            self.ops.iter().filter_map(|op| match op.kind {
-                Kind::Truncate(size) => Some((op.stamp, size)),
-                Kind::Write { .. } | Kind::Space { .. } => None,
-            })
-        };
+        let cuts = || self.cuts();
         let (mut low, mut high) = (u64::MAX, 0);
         // Each truncation that nothing certainly follows may have been the last one; so may none.
         for (cut, size) in std::iter::once((StampId::ORIGIN, self.base_size)).chain(cuts()) {
@@ -258,7 +300,7 @@ impl Content {
                 Kind::Write { pos, len, grows: false, .. } => format!("store {pos:#x}..{:#x}", pos + len),
                 Kind::Write { pos, len, .. } => format!("write {pos:#x}..{:#x}", pos + len),
                 Kind::Truncate(size) => format!("size {size:#x}"),
-                Kind::Space { pos, end, zeroes, extends } => {
+                Kind::Space { pos, end, zeroes, extends, .. } => {
                     let what = if zeroes { "zero" } else { "reserve" };
                     format!("{what} {pos:#x}..{end:#x}{}", if extends { " and grow" } else { "" })
                 }
@@ -399,19 +441,36 @@ mod tests {
         f.write(0, u64::MAX, 4096);
         f.fsync();
         let by = f.stamps.begin();
-        f.content.begin_space(by, 100..5000, true, false);
+        f.content.begin_space(by, 100..5000, Allocate::PunchHole);
         f.stamps.end(by);
         assert!(f.may(200, 0xff) && f.may(200, 0) && !f.may(50, 0));
         assert_eq!(f.sizes(), (4096, 4096));
         f.fsync();
         assert!(!f.may(200, 0xff) && f.may(200, 0) && f.may(50, 0xff));
         let by = f.stamps.begin();
-        f.content.begin_space(by, 0..9000, false, true);
+        f.content.begin_space(by, 0..9000, Allocate::Reserve { keep_size: false });
         f.stamps.end(by);
         assert_eq!(f.sizes(), (4096, 9000));
         f.fsync();
         assert_eq!(f.sizes(), (9000, 9000));
         assert!(f.may(50, 0xff) && !f.may(50, 0) && f.may(8000, 0));
+    }
+
+    #[test]
+    fn space_is_reserved_until_a_cut_is_certain() {
+        let mut f = File::new();
+        f.write(0, u64::MAX, 4096);
+        f.fsync();
+        assert_eq!(f.content.reserved(), 0, "a write reserves nothing beyond the end");
+        let by = f.stamps.begin();
+        f.content.begin_space(by, 4096..9000, Allocate::Reserve { keep_size: true });
+        f.stamps.end(by);
+        assert_eq!(f.content.reserved(), 9000);
+        f.fsync();
+        f.truncate(100);
+        assert_eq!(f.content.reserved(), 9000, "the cut may be lost");
+        f.fsync();
+        assert_eq!(f.content.reserved(), 100);
     }
 
     #[test]

@@ -262,7 +262,7 @@ impl Model {
     pub(crate) fn begin_space(&mut self, id: NodeId, how: Allocate, pos: u64, len: u64) -> StampId {
         let by = self.stamps.begin_timed();
         self.touch(id, by, true);
-        self.node_mut(id).content.begin_space(by, pos..pos + len, how.zeroes(), how.grows());
+        self.node_mut(id).content.begin_space(by, pos..pos + len, how);
         by
     }
 

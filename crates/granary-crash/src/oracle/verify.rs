@@ -284,7 +284,10 @@ impl<P: Posix> Walk<'_, P> {
             // It is there, and wrong: it is not missing, too.
             self.found.extend(versions);
         }
-        let (content, target, xattrs) = is.unwrap_or_default();
+        let (mut content, target, xattrs) = is.unwrap_or_default();
+        for version in &fitting {
+            content.inherit(&self.model.node(*version).content);
+        }
         let copy = self.copy(&stat, names[0].0, content, target);
         self.out.node_mut(copy).xattrs = xattrs;
         for (dir, name, old_dir) in &names {

@@ -2,6 +2,7 @@
 
 mod accessed;
 mod atomic;
+mod beyond;
 mod errors;
 mod exercise;
 mod failure;

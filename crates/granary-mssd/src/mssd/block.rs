@@ -115,8 +115,7 @@ impl State {
         let mut t = self.accept(c, now);
         if c.firmware.volatile_cache {
             let Self { firmware, backend, .. } = self;
-            let written = firmware.settle(backend, t)?;
-            t = backend.drain(written) + c.firmware.flush_cost;
+            t = firmware.settle(backend, t)? + c.firmware.flush_cost;
         }
         Ok(t + c.link.nvme.completion)
     }

@@ -1,0 +1,64 @@
+//! [`beyond`]: whether a recovered file has blocks beyond its end that nobody reserved.
+//!
+//! ```text
+//!   |-- within the size --|-- reserved by fallocate: may stay --|-- the rest of a cut that took several transactions: must go --|
+//! ```
+//!
+//! A file is made longer, which frees nothing, and cut to the size that it had. Its count of blocks must stay as it is. No read shows such blocks: a file system may zero them when the file grows over them. Without this look they would be lost
+//! space for as long as the file is there.
+
+use super::model::{Model, NodeId};
+use granary_vfs::{FileKind, FsError, Posix};
+use std::collections::BTreeSet;
+
+/// Loads write no pages so far behind the end of a file that they cut.
+const FURTHER: u64 = 64 << 20;
+
+/// Cuts all files whose cuts the power failure may have interrupted to their sizes, and says whose blocks become fewer. `model` is what was found by
+/// [`verify`](super::Promises::verify) just before. Times of files move: nothing can be compared afterwards.
+pub(super) fn beyond<P: Posix>(model: &Model, posix: &mut P) -> Vec<String> {
+    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut todo = vec![(Vec::new(), NodeId::ROOT)];
+    while let Some((path, id)) = todo.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let node = model.node(id);
+        let entries = node.entries.iter().filter_map(|(name, slot)| Some((name, slot.current()?)));
+        todo.extend(entries.map(|(name, id)| ([&path, &b"/"[..], name].concat(), id)));
+        if node.kind == FileKind::File && node.content.was_cut() {
+            let path = String::from_utf8_lossy(&path);
+            match cut(posix, path.as_bytes(), node.content.reserved()) {
+                Ok(None) => {}
+                Ok(Some(what)) => wrong.push(format!("{path}: {what}")),
+                Err(e) => wrong.push(format!("{path}: cut to its size: {e}")),
+            }
+        }
+    }
+    wrong
+}
+
+fn cut<P: Posix>(posix: &mut P, path: &[u8], reserved: u64) -> Result<Option<String>, FsError> {
+    let size = match posix.stat(path)?.attr {
+        attr if reserved > attr.size || attr.blocks == 0 => return Ok(None),
+        attr => attr.size,
+    };
+    // Blocks of pointers that are not needed any more may go with any change of the size.
+    if !resize(posix, path, size + FURTHER)? {
+        return Ok(None);
+    }
+    let before = posix.stat(path)?.attr.blocks;
+    if !resize(posix, path, size)? {
+        return Ok(None);
+    }
+    let lost = before.saturating_sub(posix.stat(path)?.attr.blocks);
+    Ok((lost > 0).then(|| format!("has {size} bytes, and {lost} sectors beyond them that nobody reserved")))
+}
+
+/// Says whether there was space for the record of it, which some file systems need.
+fn resize<P: Posix>(posix: &mut P, path: &[u8], size: u64) -> Result<bool, FsError> {
+    match posix.truncate(path, size) {
+        Err(FsError::NoSpace) => Ok(false),
+        done => done.map(|()| true),
+    }
+}
