@@ -29,6 +29,7 @@ mod mending;
 mod place;
 mod report;
 mod run;
+mod tell;
 
 pub use life::panic_text;
 pub use place::{At, Path, Phase, Place};
@@ -60,6 +61,8 @@ pub struct Explorer {
     punctual: bool,
     /// Block writes of content fail in every run.
     errors: bool,
+    /// Clients keep a story of their calls.
+    tells: bool,
     extent: Extent,
     /// The devices with the new file system, and when it was made; `None` where they have no second copy.
     made: Option<Devices>,
@@ -80,6 +83,7 @@ impl Explorer {
             deep: 3,
             punctual: false,
             errors: false,
+            tells: false,
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
             made_at: Nanos::ZERO,

@@ -20,6 +20,7 @@ use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,11 +33,32 @@ pub enum Trip {
     After(u64),
 }
 
+/// A command, as far as it is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    /// First page and number of pages, where it has such.
+    pub(crate) pages: Option<(u64, u64)>,
+    pub(crate) what: Option<Structure>,
+    /// What came before is durable once it is answered.
+    pub(crate) fences: bool,
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on the {}", self.name, self.role)?;
+        if let Some((first, count)) = self.pages {
+            write!(f, ", {count} page{} from {first} on", if count == 1 { "" } else { "s" })?;
+        }
+        self.what.map_or(Ok(()), |what| write!(f, " ({})", what.name()))
+    }
+}
+
 /// Is told of every command, in the task that gives it. It must not wait.
 pub(crate) trait Observer: Send + Sync {
-    /// The `n`-th command since the devices were wrapped is about to reach its drive; `after`: the drive has it. `fences`: once it
-    /// is answered what came before it is safe.
-    fn command(&self, n: u64, after: bool, fences: bool);
+    /// The `n`-th command since the devices were wrapped is about to reach its drive; `after`: the drive has it.
+    fn command(&self, n: u64, after: bool, given: &Given);
 }
 
 /// The observer, and the number of the command.
@@ -214,18 +236,18 @@ impl Faults {
 }
 
 impl Faulty {
-    fn pass<T>(&self, call: impl FnOnce(&dyn Drive) -> T) -> T {
-        self.pass_as(false, call)
+    fn given(&self, name: &'static str) -> Given {
+        Given { name, role: self.role, pages: None, what: None, fences: false }
     }
 
-    fn pass_as<T>(&self, fences: bool, call: impl FnOnce(&dyn Drive) -> T) -> T {
+    fn pass<T>(&self, given: Given, call: impl FnOnce(&dyn Drive) -> T) -> T {
         let (fails, observer) = self.faults.count();
         if let Some((observer, n)) = &observer {
-            observer.command(*n, false, fences);
+            observer.command(*n, false, &given);
         }
         let result = call(&*self.inner);
         if let Some((observer, n)) = &observer {
-            observer.command(*n, true, fences);
+            observer.command(*n, true, &given);
         }
         if fails {
             granary_sim::power_fail()
@@ -293,11 +315,17 @@ impl Drive for Faulty {
     ) -> Result<Nanos, DriveError> {
         // A line that is written does not mend the rest of its page, but it is all the same to the tests: the page is in use.
         self.faults.writes(self.role, pages_of(at, data.len()), what, false);
-        self.pass(|d| d.store_from(core, now, at, data, tx, what))
+        let pages = pages_of(at, data.len());
+        let pages = Some((pages.start, pages.end - pages.start));
+        self.pass(Given { pages, what: Some(what), ..self.given("store") }, |d| {
+            d.store_from(core, now, at, data, tx, what)
+        })
     }
 
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
-        self.pass(|d| d.flush_lines(now, at, len))
+        let pages = pages_of(at, len);
+        let pages = Some((pages.start, pages.end - pages.start));
+        self.pass(Given { pages, ..self.given("write back") }, |d| d.flush_lines(now, at, len))
     }
 
     // The drive's own ways of these, which are not what they are by default: what a power failure tears is theirs.
@@ -310,11 +338,12 @@ impl Drive for Faulty {
         what: Structure,
     ) -> Result<Nanos, DriveError> {
         self.faults.writes(self.role, lpa.0..lpa.0 + 1, what, false);
-        self.pass(|d| d.stream(now, lpa, from, data, what))
+        let given = Given { pages: Some((lpa.0, 1)), what: Some(what), ..self.given("stream") };
+        self.pass(given, |d| d.stream(now, lpa, from, data, what))
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.pass_as(true, |d| d.verify(now))
+        self.pass(Given { fences: true, ..self.given("fence") }, |d| d.verify(now))
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
@@ -337,10 +366,38 @@ impl Drive for Faulty {
             }
             _ => false,
         };
-        let fences = matches!(command, Command::Flush);
-        self.pass_as(fences, |d| {
+        let given = self.given(name_of(&command));
+        let given = match &command {
+            Command::Write { lpa, pages, what } | Command::FsWrite { lpa, pages, what, .. } => {
+                Given { pages: Some((lpa.0, pages.len() as u64)), what: Some(*what), ..given }
+            }
+            Command::Read { lpa, out, what } => {
+                Given { pages: Some((lpa.0, out.len() as u64)), what: Some(*what), ..given }
+            }
+            Command::Trim { lpa, count } => Given { pages: Some((lpa.0, *count)), ..given },
+            Command::Flush => Given { fences: true, ..given },
+            _ => given,
+        };
+        self.pass(given, |d| {
             if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) }
         })
+    }
+}
+
+fn name_of(command: &Command<'_>) -> &'static str {
+    match command {
+        Command::Read { .. } => "READ",
+        Command::Write { .. } => "WRITE",
+        Command::Flush => "FLUSH",
+        Command::Trim { .. } => "TRIM",
+        Command::Commit { .. } => "COMMIT",
+        Command::Recover => "RECOVER",
+        Command::FsWrite { .. } => "FS_WRITE",
+        Command::Remap { .. } => "REMAP",
+        Command::RemapKeep { .. } => "REMAP keep",
+        Command::BamReset => "BAM_RESET",
+        Command::BamNames { .. } => "BAM_NAMES",
+        Command::BamRead { .. } => "BAM_READ",
     }
 }
 

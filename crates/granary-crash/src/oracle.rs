@@ -47,6 +47,7 @@ mod names;
 mod register;
 mod segments;
 mod stamp;
+mod story;
 mod times;
 mod verify;
 
@@ -55,6 +56,7 @@ pub use exercise::exercise;
 pub(crate) use model::{Fate, Model, NodeId};
 pub(crate) use names::{NameChange, Place};
 pub(crate) use stamp::StampId;
+pub(crate) use story::Story;
 pub use verify::Verdict;
 
 use granary_vfs::{Posix, VfsConfig};
@@ -118,6 +120,17 @@ impl Promises {
     pub(crate) fn with_writes_that_fail(self) -> Promises {
         self.with(|m| m.writes_fail = true);
         self
+    }
+
+    /// Keeps the calls, to tell them.
+    pub(crate) fn with_story(self) -> Promises {
+        self.with(|m| m.story = Some(Story::default()));
+        self
+    }
+
+    /// The calls so far.
+    pub(crate) fn story(&self) -> Option<Story> {
+        self.0.lock().story.clone()
     }
 
     /// Changes the model. `change` must not wait: other tasks need the model.

@@ -34,6 +34,24 @@ struct Open {
     doubtful: bool,
 }
 
+/// A call of the story that has begun.
+struct Telling {
+    call: Option<(Promises, usize)>,
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        if let Some((promises, n)) = self.call.take() {
+            promises.with(|m| m.story.iter_mut().for_each(|story| story.returns(n)));
+        }
+    }
+}
+
+/// A path in a story.
+fn show(path: impl AsRef<[u8]>) -> String {
+    String::from_utf8_lossy(path.as_ref()).into_owned()
+}
+
 /// A [`Posix`] client whose promises are recorded.
 pub struct Recorded<P> {
     inner: P,
@@ -42,6 +60,9 @@ pub struct Recorded<P> {
     maps: BTreeMap<MapId, mapped::Mapping>,
     cwd: NodeId,
     unique_fills: bool,
+    /// Its number in the story, and the names of what it has open there.
+    teller: Option<u32>,
+    names: BTreeMap<Fd, String>,
     /// The client may leave set-id bits where it writes.
     superuser: bool,
     budget: Option<Budget>,
@@ -50,7 +71,11 @@ pub struct Recorded<P> {
 impl<P: Posix> Recorded<P> {
     /// Records what `inner` is promised. All clients of one file system share one `promises`.
     pub fn new(inner: P, promises: Promises) -> Recorded<P> {
+        let tells = promises.story().is_some();
+        let client = |m: &mut Model| m.story.as_mut().map(crate::oracle::Story::client);
         Recorded {
+            teller: if tells { promises.with(client) } else { None },
+            names: BTreeMap::new(),
             inner,
             promises,
             files: BTreeMap::new(),
@@ -74,10 +99,22 @@ impl<P: Posix> Recorded<P> {
         self
     }
 
-    fn spend(&self) {
+    /// A call that changes something begins; it is over when what is returned is dropped.
+    fn begin(&self, text: Option<String>) -> Telling {
         if let Some(budget) = &self.budget {
             budget.spend();
         }
+        let call = self.teller.zip(text).and_then(|(client, text)| {
+            let n = self.promises.with(|m| Some(m.story.as_mut()?.begins(client, text)))?;
+            Some((self.promises.clone(), n))
+        });
+        Telling { call }
+    }
+
+    /// What the story says of a call.
+    fn text(&self, call: impl FnOnce(&dyn Fn(Fd) -> String) -> String) -> Option<String> {
+        self.teller?;
+        Some(call(&|fd| self.names.get(&fd).cloned().unwrap_or_else(|| format!("{fd:?}"))))
     }
 
     /// The wrapped client.
@@ -108,7 +145,7 @@ impl<P: Posix> Recorded<P> {
         target: &[u8],
         call: impl FnOnce(&mut P) -> Result<()>,
     ) -> Result<()> {
-        self.spend();
+        let _telling = self.begin(self.text(|_| format!("make {kind:?} {}", show(path))));
         let place = self.place(path);
         let dir = place.as_ref().map(|at| at.dir);
         let begun = place.map(|at| self.promises.with(|m| m.begin_make(&at, kind, target)));
@@ -135,12 +172,13 @@ impl<P: Posix> Recorded<P> {
     /// A change of one node, of which `begin` and `end` tell the model.
     fn change<T>(
         &mut self,
+        text: Option<String>,
         node: Option<NodeId>,
         begin: impl FnOnce(&mut Model, NodeId) -> StampId,
         call: impl FnOnce(&mut P) -> Result<T>,
         end: impl FnOnce(&mut Model, NodeId, StampId, Fate),
     ) -> Result<T> {
-        self.spend();
+        let _telling = self.begin(text);
         let begun = node.map(|node| (node, self.promises.with(|m| begin(m, node))));
         let result = call(&mut self.inner);
         if let Some((node, by)) = begun {
@@ -162,7 +200,7 @@ impl<P: Posix> Recorded<P> {
 
     /// A call that removes a name.
     fn remove(&mut self, path: &[u8], call: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
-        self.spend();
+        let _telling = self.begin(self.text(|_| format!("remove {}", show(path))));
         let place = self.place(path).filter(|at| at.node.is_some());
         let begun = place.map(|at| self.promises.with(|m| m.begin_remove(&at)));
         let result = call(&mut self.inner);
@@ -187,7 +225,8 @@ impl<P: Posix> Recorded<P> {
     }
 
     fn flush(&mut self, fd: Fd, data_only: bool, call: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
-        self.spend();
+        let what = if data_only { "fdatasync" } else { "fsync" };
+        let _telling = self.begin(self.text(|of| format!("{what} {}", of(fd))));
         let horizon = self.promises.with(|m| m.stamps.tick());
         let done = call(&mut self.inner);
         if let Some(node) = self.node_of(fd) {
@@ -213,6 +252,9 @@ impl<P: Posix> Recorded<P> {
 
     /// Learns which node a descriptor has open: the one that the name says, else the newest with this number.
     fn opened(&mut self, fd: Fd, path: &[u8], flags: OpenFlags, ino: Ino) {
+        if self.teller.is_some() {
+            self.names.insert(fd, show(path));
+        }
         let known = self.node_at(path);
         let node = self.promises.with(|m| {
             let named = known.filter(|&k| m.node(k).ino.is_none_or(|is| is == ino));
@@ -239,7 +281,10 @@ impl<P: Posix> Recorded<P> {
         };
         let appends = open.flags.contains(OpenFlags::APPEND);
         let place = if appends { None } else { Some(at.unwrap_or(open.pos)) };
-        self.spend();
+        let _telling = self.begin(self.text(|of| {
+            let at = place.map_or("the end".to_owned(), |at| format!("{at:#x}"));
+            format!("write {}, {} bytes at {at}", of(fd), data.len())
+        }));
         let superuser = self.superuser;
         let by = self.promises.with(|m| {
             let by = m.begin_write(open.node, place, data);
@@ -292,7 +337,7 @@ impl<P: Posix> Recorded<P> {
     }
 
     fn read_at(&mut self, fd: Fd, dest: Dest<'_>, at: Option<u64>) -> Result<usize> {
-        self.spend();
+        let _telling = self.begin(None);
         let open = self.files.get(&fd).copied();
         let since = self.promises.with(|m| m.stamps.tick());
         let Dest::Bytes(buffer) = dest else {

@@ -11,7 +11,7 @@
 //! its recovery and its check, not the load before it. Taking one takes no virtual time and changes nothing in the run.
 
 use super::place::{At, Phase};
-use crate::faulty::{Faults, Observer};
+use crate::faulty::{Faults, Given, Observer};
 use crate::oracle::Promises;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
@@ -32,6 +32,8 @@ pub(super) struct Image {
     pub(super) ran: bool,
     /// Steps under way.
     pub(super) steps: Vec<&'static str>,
+    /// The last command that was given.
+    pub(super) given: Option<Given>,
 }
 
 /// The places of one phase that are wanted.
@@ -86,6 +88,8 @@ struct Reel {
     open: Vec<&'static str>,
     /// A drive has a command in hand.
     in_command: bool,
+    /// The last command.
+    given: Option<Given>,
     /// Steps of the drive that began and ended within the last command.
     within: Vec<&'static str>,
     seen: Seen,
@@ -138,6 +142,7 @@ impl Film {
             at_fences: BTreeSet::new(),
             open: Vec::new(),
             in_command: false,
+            given: None,
             within: Vec::new(),
             seen: Seen::new(),
             images: Vec::new(),
@@ -208,23 +213,24 @@ impl Film {
             at,
             ran: reel.ran,
             steps,
+            given: reel.given,
         });
     }
 }
 
 impl Observer for Film {
-    fn command(&self, n: u64, after: bool, fences: bool) {
+    fn command(&self, n: u64, after: bool, given: &Given) {
         let mut reel = self.reel.lock();
         if reel.over {
             return;
         }
         let n = n - reel.base;
-        (reel.last, reel.in_command) = (n, !after);
+        (reel.last, reel.in_command, reel.given) = (n, !after, Some(*given));
         if !after {
             reel.within.clear();
         }
         let mut by_step = reel.in_steps.remove(&(n, after));
-        if fences && !after {
+        if given.fences && !after {
             reel.fences += 1;
             let fence = reel.fences;
             by_step |= reel.at_fences.remove(&fence);

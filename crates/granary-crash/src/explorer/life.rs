@@ -216,7 +216,8 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Makes the file system, in a world of its own.
 pub(super) fn format(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
-    let (devices, fs) = (machine.devices.clone(), Arc::clone(target));
+    // New ports: they know the drive's size as it is now ([`Faults::show_less`]).
+    let (devices, fs) = (machine.devices.map(|_, drive| drive), Arc::clone(target));
     let (result, end) = in_world(machine, target, &Mission::calm(0, false), None, move || fs.mkfs(&devices));
     machine.now = end;
     settled(result, |made| made.map_err(|e| vec![e.to_string()]))?;

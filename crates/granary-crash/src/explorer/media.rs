@@ -60,9 +60,9 @@ impl Explorer {
     pub fn media_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
         let mut report = Report::default();
         match self.at_rest(seed) {
-            Ok(rest) => (0..DAMAGES)
-                .take_while(|_| !over())
-                .for_each(|n| report.add(self.damaged(seed, &rest, n))),
+            Ok(rest) => {
+                (0..DAMAGES).take_while(|_| !over()).for_each(|n| report.add(self.damaged(seed, &rest, n)))
+            }
             Err(failure) => report.failures.push(failure),
         }
         report

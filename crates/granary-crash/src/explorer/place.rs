@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn a_path_is_read_back_from_its_text() {
-        for text in ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1", "c7-.0", "d7-.0/f3+.1"] {
+        for text in
+            ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1", "c7-.0", "d7-.0/f3+.1"]
+        {
             assert_eq!(text.parse::<Path>().expect("a path").to_string(), text);
         }
         for wrong in ["x1+.0", "l1+", "l+.0", "l1*.0", "r", "l1+.0/", "lt.0", "é"] {

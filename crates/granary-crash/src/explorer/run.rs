@@ -15,6 +15,7 @@ use super::film::{Film, Image, Places, Wanted};
 use super::life::{Life, Machine, Mission, Outcome};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
+use crate::oracle::Promises;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
@@ -142,6 +143,16 @@ impl Explorer {
     /// # Errors
     /// The failure. Also one that says that the place is not reached.
     pub fn replay(&self, seed: u64, path: &Path) -> Result<(), Failure> {
+        self.replay_with(seed, path, &mut |_, _| ())
+    }
+
+    /// The same; `before` is told of each power failure: its image, and the promises of the life behind it.
+    pub(super) fn replay_with(
+        &self,
+        seed: u64,
+        path: &Path,
+        before: &mut dyn FnMut(&Image, &Promises),
+    ) -> Result<(), Failure> {
         let mut report = Report::default();
         let missing = |done: &Path| {
             self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
@@ -165,6 +176,7 @@ impl Explorer {
             lose_as(&devices, image.now, place, seed, &done);
             round += u32::from(image.ran);
             let machine = Machine::of(devices, image.promises.fork(), image.now);
+            before(&image, &machine.promises);
             let next = path.0.get(i + 1).map(|next| (next.phase, Wanted::one(next.at)));
             let wanted = next.into_iter().collect();
             match self.branch(seed, &done, machine, round, wanted, &mut report) {
@@ -190,6 +202,9 @@ impl Explorer {
         let mut promises = Machine::promises(&*self.target);
         if errors.is_some() {
             promises = promises.with_writes_that_fail();
+        }
+        if self.tells {
+            promises = promises.with_story();
         }
         let machine = Machine::of(raw, promises, self.made_at);
         let mut random = Stream::new(seed, "trunk");

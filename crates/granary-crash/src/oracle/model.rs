@@ -14,6 +14,7 @@
 use super::content::Content;
 use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
+use super::story::Story;
 use super::times::{Clock, Times};
 use granary_vfs::{Allocate, Attr, FileKind, Ino, OpenFlags};
 use rustc_hash::FxHashMap;
@@ -137,6 +138,8 @@ pub(crate) struct Model {
     pub(crate) writes_fail: bool,
     /// Inode numbers may be others after the next mount.
     pub(super) loose_inodes: bool,
+    /// The calls, where somebody wants to hear them.
+    pub(crate) story: Option<Story>,
     /// A write is old or new in each page.
     pub(super) whole_pages: bool,
     /// `None`: times are not followed.
@@ -159,6 +162,7 @@ impl Model {
             loose_inodes: false,
             whole_pages: false,
             clock: None,
+            story: None,
         }
     }
 

@@ -83,6 +83,7 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     (out.fills, out.clock, out.whole_renames) = (model.fills, model.clock, model.whole_renames);
     (out.durable_calls, out.loose_inodes) = (model.durable_calls, model.loose_inodes);
     out.whole_pages = model.whole_pages;
+    out.story.clone_from(&model.story);
     let mut walk = Walk {
         model,
         process,

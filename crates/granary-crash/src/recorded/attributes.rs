@@ -18,14 +18,17 @@ impl<P: Posix> Recorded<P> {
         let node = self.node_at(path);
         let digest = digest(name, value);
         let Some(node) = node.filter(|_| name == ACCESS_LIST) else {
+            let text = self.text(|_| format!("setxattr {} {}", super::show(path), super::show(name)));
             return self.change(
+                text,
                 node,
                 |m, n| m.begin_xattr(n, name, digest),
                 |p| p.setxattr(path, name, value, how),
                 |m, n, by, fate| m.end_xattr(n, name, by, fate),
             );
         };
-        self.spend();
+        let _telling =
+            self.begin(self.text(|_| format!("setxattr {} {}", super::show(path), super::show(name))));
         let by = self.promises.with(|m| m.begin_access_list(node, digest));
         let result = self.inner.setxattr(path, name, value, how);
         let mode = match result {

@@ -1,6 +1,6 @@
 //! The calls of a [`Recorded`] client, one by one.
 
-use super::{Recorded, cut, fate};
+use super::{Recorded, cut, fate, show};
 use crate::oracle::{Fate, Model};
 use granary_units::{Dest, Payload};
 use granary_vfs::{
@@ -13,7 +13,7 @@ impl<P: Posix> Posix for Recorded<P> {
 
     fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
         let path = path.as_ref();
-        self.spend();
+        let _telling = self.begin(self.text(|_| format!("open {} {flags:?}", show(path))));
         let place = self.place(path);
         let exists = place.as_ref().and_then(|at| at.node);
         let mut begun = None;
@@ -73,13 +73,22 @@ impl<P: Posix> Posix for Recorded<P> {
 
     fn ftruncate(&mut self, fd: Fd, size: u64) -> Result<()> {
         let (node, superuser) = (self.node_of(fd), self.superuser);
-        self.change(node, |m, n| cut(m, n, size, superuser), |p| p.ftruncate(fd, size), Model::end_truncate)
+        let text = self.text(|of| format!("truncate {} to {size}", of(fd)));
+        self.change(
+            text,
+            node,
+            |m, n| cut(m, n, size, superuser),
+            |p| p.ftruncate(fd, size),
+            Model::end_truncate,
+        )
     }
 
     fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let node = self.node_of(fd).filter(|_| pos.checked_add(len).is_some());
         let superuser = self.superuser;
+        let text = self.text(|of| format!("fallocate {how:?} {}, {len} bytes at {pos:#x}", of(fd)));
         self.change(
+            text,
             node,
             |m, n| {
                 let by = m.begin_space(n, how, pos, len);
@@ -102,7 +111,7 @@ impl<P: Posix> Posix for Recorded<P> {
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.spend();
+        let _telling = self.begin(self.text(|_| "sync".to_owned()));
         let horizon = self.promises.with(|m| m.stamps.tick());
         self.inner.sync()?;
         // It leaves the error of a file's write-back to that file's fsync.
@@ -116,22 +125,38 @@ impl<P: Posix> Posix for Recorded<P> {
 
     fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
         let node = self.node_at(path.as_ref());
-        self.change(node, |m, n| m.begin_mode(n, mode), |p| p.chmod(path, mode), Model::end_mode)
+        let text = self.text(|_| format!("chmod {} {mode:o}", show(&path)));
+        self.change(text, node, |m, n| m.begin_mode(n, mode), |p| p.chmod(path, mode), Model::end_mode)
     }
 
     fn fchmod(&mut self, fd: Fd, mode: u16) -> Result<()> {
         let node = self.node_of(fd);
-        self.change(node, |m, n| m.begin_mode(n, mode), |p| p.fchmod(fd, mode), Model::end_mode)
+        let text = self.text(|of| format!("chmod {} {mode:o}", of(fd)));
+        self.change(text, node, |m, n| m.begin_mode(n, mode), |p| p.fchmod(fd, mode), Model::end_mode)
     }
 
     fn chown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let node = self.node_at(path.as_ref());
-        self.change(node, |m, n| m.begin_owner(n, uid, gid), |p| p.chown(path, uid, gid), Model::end_owner)
+        let text = self.text(|_| format!("chown {}", show(&path)));
+        self.change(
+            text,
+            node,
+            |m, n| m.begin_owner(n, uid, gid),
+            |p| p.chown(path, uid, gid),
+            Model::end_owner,
+        )
     }
 
     fn lchown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let node = self.node_at(path.as_ref());
-        self.change(node, |m, n| m.begin_owner(n, uid, gid), |p| p.lchown(path, uid, gid), Model::end_owner)
+        let text = self.text(|_| format!("lchown {}", show(&path)));
+        self.change(
+            text,
+            node,
+            |m, n| m.begin_owner(n, uid, gid),
+            |p| p.lchown(path, uid, gid),
+            Model::end_owner,
+        )
     }
 
     fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()> {
@@ -147,7 +172,9 @@ impl<P: Posix> Posix for Recorded<P> {
         if node.is_none() {
             return self.inner.utimens(path, atime, mtime);
         }
+        let text = self.text(|_| format!("utimens {}", show(&path)));
         self.change(
+            text,
             node,
             |m, n| m.begin_times(n, accessed, modified),
             |p| p.utimens(path, atime, mtime),
@@ -157,7 +184,14 @@ impl<P: Posix> Posix for Recorded<P> {
 
     fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()> {
         let (node, superuser) = (self.node_at(path.as_ref()), self.superuser);
-        self.change(node, |m, n| cut(m, n, size, superuser), |p| p.truncate(path, size), Model::end_truncate)
+        let text = self.text(|_| format!("truncate {} to {size}", show(&path)));
+        self.change(
+            text,
+            node,
+            |m, n| cut(m, n, size, superuser),
+            |p| p.truncate(path, size),
+            Model::end_truncate,
+        )
     }
 
     fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
@@ -166,7 +200,9 @@ impl<P: Posix> Posix for Recorded<P> {
 
     fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
         let node = self.node_at(path.as_ref());
+        let text = self.text(|_| format!("removexattr {} {}", show(&path), show(name)));
         self.change(
+            text,
             node,
             |m, n| m.begin_xattr(n, name, None),
             |p| p.removexattr(path, name),
@@ -201,7 +237,10 @@ impl<P: Posix> Posix for Recorded<P> {
         flags: RenameFlags,
     ) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        self.spend();
+        let _telling = self.begin(self.text(|_| {
+            let how = if flags.exchange { "exchange" } else { "rename" };
+            format!("{how} {}, {}", show(from), show(to))
+        }));
         let begun = match (self.place(from), self.place(to)) {
             (Some(a), Some(b)) if a.node.is_some() && (b.node.is_some() || !flags.exchange) => {
                 Some(self.promises.with(|m| m.begin_rename(&a, &b, flags.exchange)))
@@ -215,7 +254,7 @@ impl<P: Posix> Posix for Recorded<P> {
 
     fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
         let (old, new) = (old.as_ref(), new.as_ref());
-        self.spend();
+        let _telling = self.begin(self.text(|_| format!("link {}, {}", show(old), show(new))));
         let begun = match (self.node_at(old), self.place(new)) {
             (Some(node), Some(to)) => Some(self.promises.with(|m| m.begin_link(node, &to))),
             _ => None,
@@ -231,7 +270,7 @@ impl<P: Posix> Posix for Recorded<P> {
 
     fn link_open(&mut self, fd: Fd, new: impl AsRef<[u8]>) -> Result<()> {
         let new = new.as_ref();
-        self.spend();
+        let _telling = self.begin(self.text(|of| format!("link {}, {}", of(fd), show(new))));
         let begun = match (self.node_of(fd), self.place(new)) {
             (Some(node), Some(to)) => Some(self.promises.with(|m| m.begin_link(node, &to))),
             _ => None,

@@ -58,7 +58,7 @@ impl<P: Posix> Recorded<P> {
     }
 
     pub(super) fn do_store(&mut self, map: MapId, at: u64, data: Payload<'_>) -> Result<()> {
-        self.spend();
+        let _telling = self.begin(self.text(|_| format!("store {} bytes at {at:#x} of {map:?}", data.len())));
         let data = match data {
             Payload::Fill { len, .. } if self.unique_fills => {
                 Payload::Fill { word: self.promises.with(crate::oracle::Model::unique_word), len }
@@ -85,7 +85,7 @@ impl<P: Posix> Recorded<P> {
     }
 
     pub(super) fn do_msync(&mut self, map: MapId, at: u64, len: u64, wait: bool) -> Result<()> {
-        self.spend();
+        let _telling = self.begin(self.text(|_| format!("msync {len} bytes at {at:#x} of {map:?}")));
         let horizon = self.promises.with(|m| m.stamps.tick());
         let synced = self.inner.msync(map, at, len, wait);
         if let (Err(_), Some(mapping)) = (&synced, self.maps.get(&map)) {
@@ -106,7 +106,7 @@ impl<P: Posix> Recorded<P> {
     }
 
     pub(super) fn do_open_unnamed(&mut self, dir: &[u8], flags: OpenFlags, mode: u16) -> Result<Fd> {
-        self.spend();
+        let _telling = self.begin(self.text(|_| format!("open without a name in {}", super::show(dir))));
         let fd = self.inner.open_unnamed(dir, flags, mode)?;
         let stat = self.inner.fstat(fd)?;
         let node = self.promises.with(|m| m.make_unnamed(stat.ino, &stat.attr));

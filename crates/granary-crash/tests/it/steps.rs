@@ -76,11 +76,8 @@ const MET: &[(&str, &str, &[&str])] = &[
 
 /// Steps in which no load of the explorer takes an image within some runs. A table of SPFS gets an overflow page where 120 slots have
 /// one hash: tests of granary-spfs cut the power there at every instant. In the others it is not known to fail anywhere.
-const NOT_MET: &[&str] = &[
-    "orchfs: NVM is full",
-    "orchfs: a block migrates to the SSD",
-    "spfs: a table gets an overflow page",
-];
+const NOT_MET: &[&str] =
+    &["orchfs: NVM is full", "orchfs: a block migrates to the SSD", "spfs: a table gets an overflow page"];
 
 /// The names in `step("...")` of all crates.
 fn named(dir: &Path, names: &mut BTreeSet<String>) {

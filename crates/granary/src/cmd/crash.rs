@@ -81,6 +81,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         outln!("{}", json(&tallies));
     } else {
         print(&tallies);
+        tell(args, &targets, &loads, failures().take(TOLD));
     }
     Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -122,19 +123,21 @@ fn again(
     load: &Arc<dyn Load>,
     replay: &Replay,
 ) -> Result<ExitCode, Failure> {
-    let done = explorer(args, target, load).and_then(|explorer| {
+    let made = explorer(args, target, load).map_err(|text| (text, Vec::new()));
+    let done = made.and_then(|explorer| {
+        let mut explorer = explorer.write_errors(replay.errors);
         explorer
-            .write_errors(replay.errors)
             .replay(replay.seed, &replay.path)
-            .map_err(|failure| failure.to_string())
+            .map_err(|failure| (failure.to_string(), explorer.tell(&failure)))
     });
     match done {
         Ok(()) => {
             outln!("nothing is wrong there");
             Ok(ExitCode::SUCCESS)
         }
-        Err(text) => {
+        Err((text, story)) => {
             outln!("{text}");
+            story.iter().for_each(|line| outln!("  {line}"));
             Ok(ExitCode::from(1))
         }
     }
@@ -196,6 +199,29 @@ fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>
     let tallies = campaign.explore(targets, loads, &progress);
     bar.finish();
     tallies
+}
+
+/// Failures that are told as a story.
+const TOLD: usize = 3;
+
+/// Does failures once more, and tells what led to them.
+fn tell<'a>(
+    args: &CrashArgs,
+    targets: &[Arc<dyn Target>],
+    loads: &[Arc<dyn Load>],
+    failures: impl Iterator<Item = &'a granary_crash::Failure>,
+) {
+    for failure in failures {
+        let target = targets.iter().find(|target| target.name() == &*failure.fs);
+        let load = loads.iter().find(|load| load.name() == &*failure.load);
+        let Some((target, load)) = target.zip(load) else { continue };
+        let Ok(explorer) = explorer(args, target, load) else { continue };
+        let story = explorer.write_errors(failure.errors).tell(failure);
+        if let Some(line) = failure.replay_line().filter(|_| !story.is_empty()) {
+            outln!("\nhow it came to {}:", line.replace('\t', " "));
+            story.iter().for_each(|line| outln!("  {line}"));
+        }
+    }
 }
 
 fn per_second(tally: &Tally) -> f64 {
