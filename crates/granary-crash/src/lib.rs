@@ -30,7 +30,7 @@ pub use explorer::{
 pub use faulty::{Faults, Trip};
 pub use load::{
     Appended, Churn, Clean, Clients, Crowd, Filebench, FromFile, Full, Grow, LOADS, Late, Load, Mapped,
-    Names, NearFull, Private, Resize, Rights, Sequence, Sequences, Sparse, Torture, Unnamed,
+    Names, NearFull, Private, Programs, Resize, Rights, Sequence, Sequences, Sparse, Torture, Unnamed,
     by_name as load_by_name, load_from_file,
 };
 pub use oracle::{Promises, Verdict, exercise};

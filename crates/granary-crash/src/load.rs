@@ -18,6 +18,7 @@ mod late;
 mod mapped;
 mod near_full;
 mod private;
+mod programs;
 mod resize;
 mod sparse;
 mod torture;
@@ -37,6 +38,7 @@ pub use late::Late;
 pub use mapped::Mapped;
 pub use near_full::NearFull;
 pub use private::Private;
+pub use programs::Programs;
 pub use resize::Resize;
 pub use sparse::Sparse;
 pub use torture::Torture;
@@ -171,6 +173,8 @@ pub const LOADS: &[&str] = &[
     "crowd",
     "near-full",
     "grow",
+    "programs-2",
+    "programs-3",
     "varmail",
     "fileserver",
     "oltp",
@@ -195,6 +199,8 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         "full" => Arc::new(Full::default()),
         "crowd" => Arc::new(Crowd::default()),
         "grow" => Arc::new(Grow::default()),
+        "programs-2" => Arc::new(Programs::TWO),
+        "programs-3" => Arc::new(Programs::THREE),
         "clean" => Arc::new(Clean::default()),
         "appended" => Arc::new(Appended::default()),
         "sparse" => Arc::new(Sparse::default()),

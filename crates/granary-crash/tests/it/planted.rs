@@ -267,12 +267,18 @@ fn a_place_in_a_run_replays_its_image_exactly() {
                 Planted { inner: crate::targets::by_name(fs).expect("a target"), bug, told: Arc::default() };
             Explorer::new(Arc::new(target), crate::targets::load(load).expect("a load")).expect("sound")
         };
-        let planted = explorer(bug);
+        let mut planted = explorer(bug);
         let effort = Effort { anywhere: 8, in_steps: 8, ..Effort::default() };
         let failures = (1..20).flat_map(|seed| planted.run(seed, &effort).failures);
         let failure = failures.into_iter().find(|f| !f.path.0.is_empty()).expect("found in an image");
         let again = planted.replay(failure.seed, &failure.path).expect_err("fails again");
         assert_eq!(again, failure);
+        // And is told: the calls on the file, the last ones, and the command in which the power failed.
+        let story = planted.tell(&failure).join("\n");
+        assert!(story.contains("calls on /") && story.contains("client "), "{failure}\n{story}");
+        assert!(story.contains("-- the power fails in the load, "), "{story}");
+        assert!(bug == Bug::HiddenCache || story.contains("fsync /"), "{story}");
+        assert_eq!(planted.replay(failure.seed, &failure.path), Err(again), "telling changes nothing");
         assert_eq!(explorer(Bug::None).replay(failure.seed, &failure.path), Ok(()), "{failure}");
     }
 }
