@@ -25,7 +25,7 @@ pub struct Campaign {
     pub nested: u32,
     /// Block writes fail in each run ([`Explorer::write_errors`]).
     pub errors: bool,
-    /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in 16 does that behind its power failures.
+    /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in eight does that behind its power failures.
     pub media: bool,
     /// The first run of each pair.
     pub seed: u64,
@@ -67,7 +67,7 @@ fn on_the_wall() -> Instant {
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// One run in so many damages media, where not each does.
-const DAMAGING: u64 = 16;
+const DAMAGING: u64 = 8;
 
 /// When all ends, and how long the images of one run are looked at.
 #[derive(Clone, Copy)]
@@ -173,14 +173,15 @@ impl Campaign {
         let (explorer, report) = match explorer {
             Ok(explorer) => {
                 // Every pair is to be looked at within the time; a run may give more images than there is time for.
-                let end = clock.map(|clock| clock.end.min(on_the_wall() + clock.slice));
-                let over = || end.is_some_and(|end| on_the_wall() >= end);
+                let slice = || clock.map(|clock| clock.end.min(on_the_wall() + clock.slice));
+                let until = |end: Option<Instant>| move || end.is_some_and(|end| on_the_wall() >= end);
+                let over = until(slice());
                 let mut report = match self.media {
                     true => explorer.media_until(seed, &over),
                     false => explorer.run_until(seed, &self.effort, &over),
                 };
-                if !self.media && explorer.one_in(DAMAGING, seed, "damaging run") && !over() {
-                    report.add(explorer.media_until(seed, &over));
+                if !self.media && explorer.one_in(DAMAGING, seed, "damaging run") {
+                    report.add(explorer.media_until(seed, &until(slice())));
                 }
                 if makes {
                     report.add(explorer.making(seed));

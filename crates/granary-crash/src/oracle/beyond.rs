@@ -4,7 +4,8 @@
 //!   |-- within the size --|-- reserved by fallocate: may stay --|-- the rest of a cut that took several transactions: must go --|
 //! ```
 //!
-//! A file is made longer, which frees nothing, and cut to the size that it had. Its count of blocks must stay as it is. No read shows such blocks: a file system may zero them when the file grows over them. Without this look they would be lost
+//! A file is made longer, which frees nothing, and cut to the size that it had. Its count of blocks must stay as it is, but for a block of
+//! pointers. No read shows such blocks: a file system may zero them when the file grows over them. Without this look they would be lost
 //! space for as long as the file is there.
 
 use super::model::{Model, NodeId};
@@ -14,8 +15,12 @@ use std::collections::BTreeSet;
 /// Loads write no pages so far behind the end of a file that they cut.
 const FURTHER: u64 = 64 << 20;
 
-/// Cuts all files whose cuts the power failure may have interrupted to their sizes, and says whose blocks become fewer. `model` is what was found by
-/// [`verify`](super::Promises::verify) just before. Times of files move: nothing can be compared afterwards.
+/// Sectors of a block of pointers: one that is not needed any more may go with any change of the size, as where ext4 folds the last leaf
+/// of a tree into the inode.
+const POINTERS: u64 = 8;
+
+/// Cuts all files whose cuts the power failure may have interrupted to their sizes, and says whose blocks become fewer. `model` is what was
+/// found by [`verify`](super::Promises::verify) just before. Times of files move: nothing can be compared afterwards.
 pub(super) fn beyond<P: Posix>(model: &Model, posix: &mut P) -> Vec<String> {
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
     let mut todo = vec![(Vec::new(), NodeId::ROOT)];
@@ -43,7 +48,6 @@ fn cut<P: Posix>(posix: &mut P, path: &[u8], reserved: u64) -> Result<Option<Str
         attr if reserved > attr.size || attr.blocks == 0 => return Ok(None),
         attr => attr.size,
     };
-    // Blocks of pointers that are not needed any more may go with any change of the size.
     if !resize(posix, path, size + FURTHER)? {
         return Ok(None);
     }
@@ -52,7 +56,8 @@ fn cut<P: Posix>(posix: &mut P, path: &[u8], reserved: u64) -> Result<Option<Str
         return Ok(None);
     }
     let lost = before.saturating_sub(posix.stat(path)?.attr.blocks);
-    Ok((lost > 0).then(|| format!("has {size} bytes, and {lost} sectors beyond them that nobody reserved")))
+    Ok((lost > POINTERS)
+        .then(|| format!("has {size} bytes, and {lost} sectors beyond them that nobody reserved")))
 }
 
 /// Says whether there was space for the record of it, which some file systems need.
