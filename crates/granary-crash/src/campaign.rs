@@ -25,7 +25,7 @@ pub struct Campaign {
     pub nested: u32,
     /// Block writes fail in each run ([`Explorer::write_errors`]).
     pub errors: bool,
-    /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in eight does that behind its power failures.
+    /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in four does that behind its power failures.
     pub media: bool,
     /// The first run of each pair.
     pub seed: u64,
@@ -67,7 +67,7 @@ fn on_the_wall() -> Instant {
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// One run in so many damages media, where not each does.
-const DAMAGING: u64 = 8;
+const DAMAGING: u64 = 4;
 
 /// When all ends, and how long the images of one run are looked at.
 #[derive(Clone, Copy)]

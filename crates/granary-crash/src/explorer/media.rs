@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Damages of one run.
-const DAMAGES: u64 = 12;
+const DAMAGES: u64 = 24;
 /// The damaged file system is worked with in one of so many.
 const WORKED_WITH: u64 = 4;
 
@@ -51,7 +51,7 @@ struct Sight {
 }
 
 impl Explorer {
-    /// Runs the load, unmounts, and looks at up to 12 damages, each in a copy.
+    /// Runs the load, unmounts, and looks at up to 24 damages, each in a copy.
     pub fn media(&self, seed: u64) -> Report {
         self.media_until(seed, &|| false)
     }

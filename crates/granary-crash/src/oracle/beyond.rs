@@ -4,16 +4,20 @@
 //!   |-- within the size --|-- reserved by fallocate: may stay --|-- the rest of a cut that took several transactions: must go --|
 //! ```
 //!
-//! A file is made longer, which frees nothing, and cut to the size that it had. Its count of blocks must stay as it is, but for a block of
+//! A file is made longer, which frees nothing, and must show zeros there, and cut to the size that it had. Its count of blocks must stay as it is, but for a block of
 //! pointers. No read shows such blocks: a file system may zero them when the file grows over them. Without this look they would be lost
 //! space for as long as the file is there.
 
 use super::model::{Model, NodeId};
-use granary_vfs::{FileKind, FsError, Posix};
+use granary_units::Dest;
+use granary_vfs::{FileKind, FsError, OpenFlags, Posix};
 use std::collections::BTreeSet;
 
 /// Loads write no pages so far behind the end of a file that they cut.
 const FURTHER: u64 = 64 << 20;
+
+/// Bytes that are read behind the end of a file that has grown.
+const GROWN: usize = 128 << 10;
 
 /// Sectors of a block of pointers: one that is not needed any more may go with any change of the size, as where ext4 folds the last leaf
 /// of a tree into the inode.
@@ -51,6 +55,9 @@ fn cut<P: Posix>(posix: &mut P, path: &[u8], reserved: u64) -> Result<Option<Str
     if !resize(posix, path, size + FURTHER)? {
         return Ok(None);
     }
+    if let Some(at) = shows(posix, path, size)? {
+        return Ok(Some(format!("has {size} bytes, and where it grows byte {at:#x} is not zero")));
+    }
     let before = posix.stat(path)?.attr.blocks;
     if !resize(posix, path, size)? {
         return Ok(None);
@@ -58,6 +65,15 @@ fn cut<P: Posix>(posix: &mut P, path: &[u8], reserved: u64) -> Result<Option<Str
     let lost = before.saturating_sub(posix.stat(path)?.attr.blocks);
     Ok((lost > POINTERS)
         .then(|| format!("has {size} bytes, and {lost} sectors beyond them that nobody reserved")))
+}
+
+/// The first byte that is not zero of those that a file got when it grew, as far as a cut may have left old ones.
+fn shows<P: Posix>(posix: &mut P, path: &[u8], size: u64) -> Result<Option<u64>, FsError> {
+    let mut bytes = vec![0; GROWN];
+    let fd = posix.open(path, OpenFlags::RDONLY | OpenFlags::NOATIME, 0)?;
+    let got = posix.pread(fd, Dest::Bytes(&mut bytes), size);
+    posix.close(fd)?;
+    Ok(bytes[..got?].iter().position(|byte| *byte != 0).map(|i| size + i as u64))
 }
 
 /// Says whether there was space for the record of it, which some file systems need.

@@ -34,7 +34,11 @@ impl Content {
                     new &= source.matches(part.start, got);
                     from.get_or_insert(part.start);
                 }
-                if !old && !new {
+                // The page of an old end may be written before the size is: without what lies beyond that.
+                let longer = self.ops.iter().map(|op| op.covers().end).filter(|end| *end > self.base_size);
+                let has_end =
+                    longer.chain([self.base_size]).any(|end| end > page * PAGE && end < (page + 1) * PAGE);
+                if !old && !new && !has_end {
                     let (from, end) = (from.unwrap_or_default(), ((page + 1) * PAGE).min(range.end));
                     return Err(format!("a page is torn: of {from:#x}..{end:#x} a write is there in part"));
                 }
