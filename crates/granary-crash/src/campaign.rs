@@ -161,8 +161,14 @@ impl Campaign {
     ) {
         let (target, load, explorer, makes, seed) = {
             let pair = &mut pairs.lock()[n];
-            pair.next += 1;
-            (pair.target.clone(), pair.load.clone(), pair.explorer.clone(), pair.makes, pair.next - 1)
+            pair.next = pair.next.wrapping_add(1);
+            (
+                pair.target.clone(),
+                pair.load.clone(),
+                pair.explorer.clone(),
+                pair.makes,
+                pair.next.wrapping_sub(1),
+            )
         };
         let began = on_the_wall();
         let makes = makes && explorer.is_none();

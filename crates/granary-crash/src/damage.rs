@@ -144,8 +144,11 @@ impl Damage {
         }
         let kind = Kind::DRAWN[random.below(Kind::DRAWN.len() as u64) as usize];
         let page = pages[random.below(pages.len() as u64) as usize];
-        let hit = pages[random.below(pages.len() as u64) as usize];
+        // Any page that is in use, of whatever structure.
+        let hit = all[random.below(all.len() as u64) as usize];
         let (what, hit_what) = (written[&page], written[&hit]);
+        // What was to go to a page and went there is not misdirected.
+        let kind = if kind == Kind::Misdirected && hit == page { Kind::LostWrite } else { kind };
         Some(Damage { kind, page, hit, what, hit_what, draw: random.next_u64() })
     }
 
@@ -196,7 +199,7 @@ impl Damage {
             }
             Ok(())
         };
-        if self.kind == Kind::Misdirected && self.hit != self.page {
+        if self.kind == Kind::Misdirected {
             put(self.hit, &read(media.devices, self.hit)?, &is)?;
         }
         put(self.page, &is, &becomes)?;

@@ -168,7 +168,8 @@ impl Faults {
                 }
             }
         }
-        if !state.unreadable.is_empty() {
+        // A store to a part of it does not make a page readable.
+        if whole && !state.unreadable.is_empty() {
             state.unreadable.retain(|(of, page)| *of != role || !pages.contains(page));
         }
     }
@@ -313,7 +314,6 @@ impl Drive for Faulty {
         tx: TxId,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        // A line that is written does not mend the rest of its page, but it is all the same to the tests: the page is in use.
         self.faults.writes(self.role, pages_of(at, data.len()), what, false);
         let pages = pages_of(at, data.len());
         let pages = Some((pages.start, pages.end - pages.start));

@@ -384,7 +384,11 @@ impl Ext4 {
                 true => self.groups.free_meta(h, start, len)?,
                 false => self.groups.free(h, start, len)?,
             }
-            owner.node.state.lock().blocks -= len as u64;
+            {
+                // A damaged inode may count too few.
+                let mut state = owner.node.state.lock();
+                state.blocks = state.blocks.saturating_sub(len as u64);
+            }
             h.work(costs().extent_update);
             owner.edit(h, &at, |b| match keep {
                 0 => node_bytes::remove(b, n - 1),

@@ -85,9 +85,9 @@ pub fn validate_header(node: &[u8], depth: Option<u16>) -> Result<()> {
     Ok(())
 }
 
-/// Number of entries.
+/// Number of entries. Of a damaged node no more than fit into it.
 pub fn count(node: &[u8]) -> usize {
-    le16(node, 2) as usize
+    (le16(node, 2) as usize).min(node.len() / ENTRY - 1)
 }
 
 /// Levels below this node.

@@ -9,6 +9,10 @@ use crate::fs::{Call, Caller, Cred};
 use crate::posix::Access;
 use std::sync::Arc;
 
+/// Directories above another one, at most. Paths have 4,095 bytes, but a deeper one is reached step by step, so this is a bound for
+/// circles only.
+const DEEPEST: u32 = 1 << 20;
+
 impl Vfs {
     /// The node of this number, loaded where it is not in memory.
     ///
@@ -191,9 +195,12 @@ impl Vfs {
     }
 
     /// Whether `above` is `below` or an ancestor of it. The rename lock is held.
+    ///
+    /// # Errors
+    /// `Corrupt` where directories lead round in a circle, as they may on damaged media; the file system's.
     pub(super) fn is_at_or_above(&self, call: &Call<'_>, above: &NodeRef, below: &NodeRef) -> Result<bool> {
         let mut at = below.clone();
-        loop {
+        for _ in 0..DEEPEST {
             if at.is(above) {
                 return Ok(true);
             }
@@ -202,6 +209,7 @@ impl Vfs {
             }
             at = self.parent(call, &at)?;
         }
+        Err(FsError::Corrupt(format!("directory {} is not below the root; run fsck", below.ino().0)))
     }
 
     /// The target of a symbolic link.

@@ -41,6 +41,9 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     let loads = loads(&args.load)?;
     if let Some(replay) = &args.replay {
         let replay: Replay = replay.parse().map_err(Failure::usage)?;
+        if replay.path.0.is_empty() {
+            return Err(Failure::usage("--replay needs a place in the run: write for example 17:l812+.0"));
+        }
         let ([target], [load]) = (&targets[..], &loads[..]) else {
             return Err(Failure::usage(
                 "--replay needs --fs and --load with one name each, as the report names them",
@@ -54,6 +57,11 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let known = args.failures.as_deref().map(read).transpose()?.unwrap_or_default();
+    // Before the work, not behind it.
+    if let Some(file) = &args.failures {
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+        opened.map_err(|e| Failure::io(format!("opening {}", file.display()), e))?;
+    }
     let (mut still, mut found) = (Vec::new(), 0);
     for line in &known {
         let failure = one_known(args, line)?;
@@ -73,7 +81,12 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     found += failures().count();
     if let Some(file) = &args.failures {
         let new = failures().filter_map(granary_crash::Failure::replay_line);
-        let all: Vec<String> = still.into_iter().chain(new).collect();
+        let mut all: Vec<String> = still;
+        new.for_each(|line| {
+            if !all.contains(&line) {
+                all.push(line);
+            }
+        });
         let text = all.iter().fold(String::new(), |text, line| text + line + "\n");
         std::fs::write(file, text).map_err(|e| Failure::io(format!("writing {}", file.display()), e))?;
     }
