@@ -4,8 +4,8 @@
 //!   |-- within the size --|-- reserved by fallocate: may stay --|-- the rest of a cut that took several transactions: must go --|
 //! ```
 //!
-//! A file is made longer, which frees nothing, and must show zeros there, and cut to the size that it had. Its count of blocks must stay as it is, but for a block of
-//! pointers. No read shows such blocks: a file system may zero them when the file grows over them. Without this look they would be lost
+//! A file is made longer, which frees nothing, and must show zeros there, and cut to the size that it had. Its count of blocks must stay as it is, but for two
+//! blocks of pointers. No read shows such blocks: a file system may zero them when the file grows over them. Without this look they would be lost
 //! space for as long as the file is there.
 
 use super::model::{Model, NodeId};
@@ -19,9 +19,9 @@ const FURTHER: u64 = 64 << 20;
 /// Bytes that are read behind the end of a file that has grown.
 const GROWN: usize = 128 << 10;
 
-/// Sectors of a block of pointers: one that is not needed any more may go with any change of the size, as where ext4 folds the last leaf
-/// of a tree into the inode.
-const POINTERS: u64 = 8;
+/// Sectors of two blocks of pointers. Such blocks go with any change of the size where they are not needed any more: ext4 folds the last
+/// leaf of a tree into the inode, and a tree of 14 MiB gave up an index and a leaf.
+const POINTERS: u64 = 16;
 
 /// Cuts all files whose cuts the power failure may have interrupted to their sizes, and says whose blocks become fewer. `model` is what was
 /// found by [`verify`](super::Promises::verify) just before. Times of files move: nothing can be compared afterwards.
