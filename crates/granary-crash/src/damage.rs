@@ -125,8 +125,7 @@ pub(crate) struct Media<'a> {
 }
 
 impl Damage {
-    /// Draws one: half of them of content, else each structure as often as another, however many pages it has. `None` where nothing was
-    /// written.
+    /// Draws one. Half of them hit content; the others hit each structure as often as another. `None` where nothing was written.
     pub(crate) fn draw(random: &mut Stream, written: &BTreeMap<DevicePage, Structure>) -> Option<Damage> {
         let mut structures: Vec<Structure> = written.values().copied().collect();
         structures.sort_unstable();
@@ -147,12 +146,12 @@ impl Damage {
         // Any page that is in use, of whatever structure.
         let hit = all[random.below(all.len() as u64) as usize];
         let (what, hit_what) = (written[&page], written[&hit]);
-        // What was to go to a page and went there is not misdirected.
+        // A write that went where it was to go is not misdirected.
         let kind = if kind == Kind::Misdirected && hit == page { Kind::LostWrite } else { kind };
         Some(Damage { kind, page, hit, what, hit_what, draw: random.next_u64() })
     }
 
-    /// Whether a checksum shows it: a right one is on old and on misplaced pages, too, and a torn page may be torn between two that have one each.
+    /// Whether a checksum shows it. Old and misplaced pages have right ones, and a page may be torn between two parts that have one each.
     pub(crate) fn breaks_checksums(&self) -> bool {
         matches!(self.kind, Kind::FlippedBit | Kind::Unreadable)
     }
@@ -169,7 +168,7 @@ impl Damage {
     pub(crate) fn apply(&self, media: &Media<'_>) -> Result<Option<Nanos>, DriveError> {
         let read = |devices: &Devices, (role, lpa): DevicePage| match devices.get(role) {
             Some(port) => read_page(&**port.drive(), media.now, lpa),
-            None => Ok([0; PAGE_SIZE]),
+            None => Err(DriveError::Unsupported("page: that device is not there")),
         };
         let is = read(media.devices, self.page)?;
         let mut becomes = is;

@@ -41,7 +41,7 @@ pub(crate) struct Given {
     /// First page and number of pages, where it has such.
     pub(crate) pages: Option<(u64, u64)>,
     pub(crate) what: Option<Structure>,
-    /// What came before is durable once it is answered.
+    /// Once it is answered, all that came before is durable.
     pub(crate) fences: bool,
 }
 
@@ -241,6 +241,26 @@ impl Faulty {
         Given { name, role: self.role, pages: None, what: None, fences: false }
     }
 
+    fn given_bytes(&self, name: &'static str, at: ByteAddr, len: usize) -> Given {
+        let pages = pages_of(at, len);
+        Given { pages: Some((pages.start, pages.end - pages.start)), ..self.given(name) }
+    }
+
+    fn command(&self, command: &Command<'_>) -> Given {
+        let given = self.given(name_of(command));
+        match command {
+            Command::Write { lpa, pages, what } | Command::FsWrite { lpa, pages, what, .. } => {
+                Given { pages: Some((lpa.0, pages.len() as u64)), what: Some(*what), ..given }
+            }
+            Command::Read { lpa, out, what } => {
+                Given { pages: Some((lpa.0, out.len() as u64)), what: Some(*what), ..given }
+            }
+            Command::Trim { lpa, count } => Given { pages: Some((lpa.0, *count)), ..given },
+            Command::Flush => Given { fences: true, ..given },
+            _ => given,
+        }
+    }
+
     fn pass<T>(&self, given: Given, call: impl FnOnce(&dyn Drive) -> T) -> T {
         let (fails, observer) = self.faults.count();
         if let Some((observer, n)) = &observer {
@@ -315,17 +335,12 @@ impl Drive for Faulty {
         what: Structure,
     ) -> Result<Nanos, DriveError> {
         self.faults.writes(self.role, pages_of(at, data.len()), what, false);
-        let pages = pages_of(at, data.len());
-        let pages = Some((pages.start, pages.end - pages.start));
-        self.pass(Given { pages, what: Some(what), ..self.given("store") }, |d| {
-            d.store_from(core, now, at, data, tx, what)
-        })
+        let given = Given { what: Some(what), ..self.given_bytes("store", at, data.len()) };
+        self.pass(given, |d| d.store_from(core, now, at, data, tx, what))
     }
 
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
-        let pages = pages_of(at, len);
-        let pages = Some((pages.start, pages.end - pages.start));
-        self.pass(Given { pages, ..self.given("write back") }, |d| d.flush_lines(now, at, len))
+        self.pass(self.given_bytes("write back", at, len), |d| d.flush_lines(now, at, len))
     }
 
     // The drive's own ways of these, which are not what they are by default: what a power failure tears is theirs.
@@ -347,37 +362,20 @@ impl Drive for Faulty {
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
-        let run = |lpa: Lpa, count: usize| lpa.0..lpa.0 + count as u64;
-        let fails = match &command {
-            Command::Write { lpa, pages, what } | Command::FsWrite { lpa, pages, what, .. } => {
-                let fails = self.faults.write_fails(*what);
+        let given = self.command(&command);
+        let pages = given.pages.map_or(0..0, |(first, count)| first..first + count);
+        let mut fails = false;
+        match &command {
+            Command::Write { what, .. } | Command::FsWrite { what, .. } => {
+                fails = self.faults.write_fails(*what);
                 if !fails {
-                    self.faults.writes(self.role, run(*lpa, pages.len()), *what, true);
+                    self.faults.writes(self.role, pages, *what, true);
                 }
-                fails
             }
-            Command::Read { lpa, out, .. } => {
-                self.faults.reads(self.role, run(*lpa, out.len()))?;
-                false
-            }
-            Command::Trim { lpa, count } => {
-                self.faults.trims(self.role, lpa.0..lpa.0 + count);
-                false
-            }
-            _ => false,
-        };
-        let given = self.given(name_of(&command));
-        let given = match &command {
-            Command::Write { lpa, pages, what } | Command::FsWrite { lpa, pages, what, .. } => {
-                Given { pages: Some((lpa.0, pages.len() as u64)), what: Some(*what), ..given }
-            }
-            Command::Read { lpa, out, what } => {
-                Given { pages: Some((lpa.0, out.len() as u64)), what: Some(*what), ..given }
-            }
-            Command::Trim { lpa, count } => Given { pages: Some((lpa.0, *count)), ..given },
-            Command::Flush => Given { fences: true, ..given },
-            _ => given,
-        };
+            Command::Read { .. } => self.faults.reads(self.role, pages)?,
+            Command::Trim { .. } => self.faults.trims(self.role, pages),
+            _ => {}
+        }
         self.pass(given, |d| {
             if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) }
         })

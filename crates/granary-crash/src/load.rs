@@ -46,6 +46,7 @@ pub use unnamed::Unnamed;
 
 use crate::oracle::Promises;
 use crate::recorded::Recorded;
+use granary_device::{Devices, Role};
 use granary_sim::rng::Stream;
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Result as FsResult, Vfs};
 use std::path::Path;
@@ -65,12 +66,13 @@ impl Clients {
         Clients { vfs, promises, room: 0 }
     }
 
-    /// On a drive with so many pages.
-    pub fn with_room(self, pages: u64) -> Clients {
-        Clients { room: pages, ..self }
+    /// On these devices, whose SSD the file system may grow to.
+    pub fn with_room(self, devices: &Devices) -> Clients {
+        let room = devices.get(Role::Ssd).map_or(0, |port| port.drive().info().pages);
+        Clients { room, ..self }
     }
 
-    /// Pages of the drive, 0 where nobody said.
+    /// Pages of the SSD, 0 where there is none, or nobody said.
     pub fn room(&self) -> u64 {
         self.room
     }

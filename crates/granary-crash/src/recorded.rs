@@ -111,7 +111,7 @@ impl<P: Posix> Recorded<P> {
         Telling { call }
     }
 
-    /// What the story says of a call.
+    /// The words of the story for a call.
     fn text(&self, call: impl FnOnce(&dyn Fn(Fd) -> String) -> String) -> Option<String> {
         self.teller?;
         Some(call(&|fd| self.names.get(&fd).cloned().unwrap_or_else(|| format!("{fd:?}"))))
@@ -196,6 +196,18 @@ impl<P: Posix> Recorded<P> {
             });
         }
         result
+    }
+
+    /// A call that gives a file to somebody.
+    fn own(
+        &mut self,
+        what: &str,
+        path: &[u8],
+        (uid, gid): (Option<u32>, Option<u32>),
+        call: impl FnOnce(&mut P) -> Result<()>,
+    ) -> Result<()> {
+        let (node, text) = (self.node_at(path), self.text(|_| format!("{what} {}", show(path))));
+        self.change(text, node, |m, n| m.begin_owner(n, uid, gid), call, Model::end_owner)
     }
 
     /// A call that removes a name.

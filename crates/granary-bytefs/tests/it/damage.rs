@@ -54,9 +54,10 @@ impl Image {
             p.close(fd).expect("open");
         }
         p.symlink("target", "/s").expect("links");
+        p.symlink("t".repeat(100), "/l").expect("links");
         p.setxattr("/a", b"user.name", b"value", SetXattr::Any).expect("sets");
         let mut inodes = BTreeMap::new();
-        for path in ["/", "/a", "/b", "/d", "/d/c", "/e", "/s"] {
+        for path in ["/", "/a", "/b", "/d", "/d/c", "/e", "/s", "/l"] {
             inodes.insert(path, p.lstat(path).expect("is there").ino.0);
         }
         p.exit();
@@ -214,6 +215,11 @@ fn a_block_of_two_files_is_found_and_copied() {
         i.put("/e", 52, i.field("/a", 52));
         i.put("/e", 56, 2);
     });
+}
+
+#[test]
+fn a_long_target_whose_block_cannot_be_is_found_and_emptied() {
+    planted(&["inode"], &[], |i| i.put("/l", 52, u32::MAX - 7));
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! its recovery and its check, not the load before it. Taking one takes no virtual time and changes nothing in the run.
 
 use super::place::{At, Phase};
-use crate::faulty::{Faults, Given, Observer};
+use crate::faulty::{DevicePage, Faults, Given, Observer};
 use crate::oracle::Promises;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
@@ -34,6 +34,8 @@ pub(super) struct Image {
     pub(super) steps: Vec<&'static str>,
     /// The last command that was given.
     pub(super) given: Option<Given>,
+    /// Pages that could not be read then.
+    pub(super) unreadable: BTreeSet<DevicePage>,
 }
 
 /// The places of one phase that are wanted.
@@ -90,6 +92,7 @@ struct Reel {
     in_command: bool,
     /// The last command.
     given: Option<Given>,
+    faults: Option<Arc<Faults>>,
     /// Steps of the drive that began and ended within the last command.
     within: Vec<&'static str>,
     seen: Seen,
@@ -143,6 +146,7 @@ impl Film {
             open: Vec::new(),
             in_command: false,
             given: None,
+            faults: None,
             within: Vec::new(),
             seen: Seen::new(),
             images: Vec::new(),
@@ -153,12 +157,13 @@ impl Film {
     }
 
     /// A phase begins: places are counted from here.
-    pub(super) fn phase(self: &Arc<Film>, phase: Phase, faults: &Faults) {
+    pub(super) fn phase(self: &Arc<Film>, phase: Phase, faults: &Arc<Faults>) {
         let instants = {
             let mut reel = self.reel.lock();
             (reel.phase, reel.base, reel.last) = (phase, faults.commands(), 0);
             reel.in_steps.clear();
             reel.at_fences.clear();
+            reel.faults = Some(Arc::clone(faults));
             reel.wanted = reel.later.remove(&phase).unwrap_or_default();
             // Some steps are of mounts only.
             if phase == Phase::Remount && reel.for_firsts {
@@ -214,6 +219,7 @@ impl Film {
             ran: reel.ran,
             steps,
             given: reel.given,
+            unreadable: reel.faults.as_ref().map(|faults| faults.unreadable()).unwrap_or_default(),
         });
     }
 }
@@ -267,7 +273,7 @@ impl Watcher for Film {
         // A drive takes a step within a command, which is whole in virtual time: the image is taken behind it. Short steps of file
         // systems have one command, and where two fences are to be apart that is early: of two places the earlier one.
         let behind = reel.random.below(INSIDE).min(reel.random.below(INSIDE));
-        // What a fence is to keep apart is under way all at once right before the next one.
+        // Right before a fence all is under way that the fence before it did not cover.
         if !reel.in_command && reel.random.chance(0.5) {
             if reel.at_fences.insert(reel.fences + 1 + behind / 2) && !is_first {
                 *if is_new { &mut reel.for_new } else { &mut reel.for_steps } -= 1;
@@ -291,5 +297,52 @@ impl Watcher for Film {
         if reel.in_command {
             reel.within.push(step);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faulty::Faults;
+    use granary_device::Role;
+    use granary_sim::World;
+
+    /// Steps of eight commands, each third a fence. Returns where images were taken.
+    fn filmed(seed: u64, for_steps: usize, steps: &'static [&'static str]) -> Vec<At> {
+        let run = World::default().run(move || {
+            let (devices, promises) = (Devices::none(), Promises::new());
+            let random = Stream::new(seed, "film");
+            let film = Film::new(devices.clone(), promises, Places::new(), for_steps, Nanos(1), random);
+            film.phase(Phase::Load, &Faults::around(&devices).1);
+            for (time, step) in (0..).zip(steps) {
+                film.enters(step);
+                for n in 1..=8 {
+                    let fences = n % 3 == 0;
+                    let (name, role) = ("write", Role::Ssd);
+                    let given = Given { name, role, pages: None, what: None, fences };
+                    film.command(8 * time + n, false, &given);
+                    film.command(8 * time + n, true, &given);
+                }
+                film.leaves(step);
+            }
+            film.develop().0.iter().map(|image| image.at).collect()
+        });
+        run.expect("ends")
+    }
+
+    #[test]
+    fn half_of_the_images_in_steps_are_right_before_a_fence() {
+        let all: Vec<At> = (0..200).flat_map(|seed| filmed(seed, 8, &["a step"])).collect();
+        let at_fence = all.iter().filter(|at| matches!(at, At::Before(n) if n % 3 == 0)).count();
+        assert!((all.len() * 2 / 5..all.len() * 4 / 5).contains(&at_fence), "{at_fence} of {}", all.len());
+    }
+
+    #[test]
+    fn a_step_has_images_of_its_own_the_first_times_it_is_met() {
+        const STEPS: &[&str] = &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+        let images = |for_steps| (0..50).map(|seed| filmed(seed, for_steps, STEPS).len()).min();
+        // Nearly each of the twelve, although there are five for all steps; but not where images are few.
+        assert!(images(FEW) >= Some(10), "{:?}", images(FEW));
+        assert!(images(FEW - 1) <= Some(FEW - 1));
     }
 }

@@ -14,7 +14,7 @@ use crate::faulty::{Faults, Observer, Trip, WriteErrors};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
 use crate::target::Target;
-use granary_device::{Devices, Role};
+use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep, sleep_until};
 use granary_units::Nanos;
@@ -252,10 +252,10 @@ pub(super) fn look(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<()
 }
 
 /// The evidence of a world: its own, that it did not end, or a panic.
-pub(super) fn settled<T>(
+pub(super) fn settled<T, U>(
     result: std::thread::Result<Result<T, Stop>>,
-    own: impl FnOnce(T) -> Result<(), Vec<String>>,
-) -> Result<(), Vec<String>> {
+    own: impl FnOnce(T) -> Result<U, Vec<String>>,
+) -> Result<U, Vec<String>> {
     match result {
         Ok(Ok(outcome)) => own(outcome),
         Ok(Err(stop)) => Err(vec![stop.to_string()]),
@@ -342,8 +342,7 @@ impl Life {
         }
         self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
-        let room = devices.get(Role::Ssd).map_or(0, |port| port.drive().info().pages);
-        let clients = Clients::new(Arc::clone(&vfs), promises.clone()).with_room(room);
+        let clients = Clients::new(Arc::clone(&vfs), promises.clone()).with_room(devices);
         if let Some(one_in) = self.mission.errors {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));

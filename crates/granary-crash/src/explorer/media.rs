@@ -19,7 +19,7 @@ use crate::damage::{Damage, Media};
 use crate::faulty::DevicePage;
 use crate::load::Clients;
 use crate::oracle::Promises;
-use granary_device::{Devices, Role, Structure};
+use granary_device::{Devices, Structure};
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
 use granary_vfs::{Call, Caller, Cred, Process, Vfs};
@@ -41,7 +41,7 @@ struct AtRest {
     written: BTreeMap<DevicePage, Structure>,
 }
 
-/// What was seen of a damaged file system.
+/// A look at a damaged file system.
 struct Sight {
     /// It told of damage.
     told: bool,
@@ -118,7 +118,10 @@ impl Explorer {
     fn damaged(&self, seed: u64, rest: &AtRest, n: u64) -> Report {
         let mut report = Report::default();
         let mut random = Stream::new(seed, &format!("damage {n}"));
-        let (Some(before), Some(devices)) = (&self.made, rest.devices.fork()) else { return report };
+        let (Some(before), Some(devices)) = (&self.made, rest.devices.fork()) else {
+            report.failures.push(self.no_copy(seed));
+            return report;
+        };
         let Some(damage) = Damage::draw(&mut random, &rest.written) else { return report };
         let mut machine = Machine::of(devices, rest.promises.fork(), rest.now);
         let (raw, between) = (machine.raw.clone(), &rest.between);
@@ -137,13 +140,14 @@ impl Explorer {
             }
         };
         report.points += 1;
-        let copy = raw.fork().map(|devices| Machine::damaged(devices, &machine));
+        let unreadable = machine.faults.unreadable();
+        let copy = raw.fork().map(|devices| Machine::damaged(devices, unreadable, &machine));
         let works = random.below(WORKED_WITH) == 0;
         match self.look_at_damage(&machine, seed, works) {
-            Ok(sight) => match self.judge(&damage, sight, &mut report.coverage.damages) {
-                Ok(()) => {}
-                Err((stage, evidence)) => report.failures.push(fail(stage, evidence)),
-            },
+            Ok(sight) => {
+                let judged = self.judge(&damage, sight, &mut report.coverage.damages);
+                report.failures.extend(judged.err().map(|(stage, evidence)| fail(stage, evidence)));
+            }
             Err(evidence) => report.failures.push(fail("work with damaged media", evidence)),
         }
         if let Some(copy) = copy {
@@ -184,7 +188,6 @@ impl Explorer {
     fn look_at_damage(&self, machine: &Machine, seed: u64, works: bool) -> Result<Sight, Vec<String>> {
         let (devices, promises) = (machine.devices.clone(), machine.promises.fork());
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
-        let room = devices.get(Role::Ssd).map_or(0, |port| port.drive().info().pages);
         let mission = Mission { seed, ..Mission::calm(1, true) };
         let silence = || Sight { told: true, violations: Vec::new(), of_content: 0 };
         let (seen, _) = life::in_world(machine, &self.target, &mission, None, move || {
@@ -199,7 +202,7 @@ impl Explorer {
             let sight = Sight { told, violations: verdict.violations.clone(), of_content };
             if works {
                 promises.go_on_from(verdict);
-                let clients = Clients::new(Arc::clone(&vfs), promises).with_room(room);
+                let clients = Clients::new(Arc::clone(&vfs), promises).with_room(&devices);
                 // Errors are no fault here, nor is what it finds wrong.
                 let _ = load.run(&clients, 1, &mut Stream::new(seed, load.name()));
                 let _ = vfs.sync(&Caller::KERNEL);
@@ -213,10 +216,7 @@ impl Explorer {
             }
             sight
         });
-        match seen {
-            Ok(Ok(sight)) => Ok(sight),
-            other => Err(life::settled(other, |_: Sight| Ok(())).err().unwrap_or_default()),
-        }
+        life::settled(seen, Ok)
     }
 
     /// Such devices cannot be explored.

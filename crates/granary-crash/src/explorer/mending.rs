@@ -9,18 +9,19 @@ use super::film::{Film, Image, Places, Wanted};
 use super::life::{self, Machine, Mission};
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
-use crate::faulty::Observer;
+use crate::faulty::{DevicePage, Observer};
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::Nanos;
 use granary_vfs::Call;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Commands of a repair before or after which the power fails.
 const PLACES: u64 = 2;
 
-/// What a repair said.
+/// The answer of a repair.
 enum Said {
     /// Nothing is left.
     Done,
@@ -29,10 +30,10 @@ enum Said {
 }
 
 impl Machine {
-    /// With a copy of another's devices, and the same pages that cannot be read.
-    pub(super) fn damaged(devices: Devices, like: &Machine) -> Machine {
+    /// With a copy of another's devices, of which these pages cannot be read.
+    pub(super) fn damaged(devices: Devices, unreadable: BTreeSet<DevicePage>, like: &Machine) -> Machine {
         let machine = Machine::of(devices, like.promises.fork(), like.now);
-        machine.faults.make_unreadable(like.faults.unreadable());
+        machine.faults.make_unreadable(unreadable);
         machine
     }
 }
@@ -59,8 +60,7 @@ impl Explorer {
         let said = self.repair(&machine, seed, Some(&film));
         machine.faults.observe(None);
         let done = match said {
-            Ok(None) => return report,
-            Ok(Some(Said::Left)) => return report,
+            Ok(None | Some(Said::Left)) => return report,
             Ok(Some(Said::Done)) => true,
             Err(evidence) => {
                 report.failures.push(fail("repair", evidence));
@@ -72,7 +72,8 @@ impl Explorer {
             let Image { phase, at, .. } = image;
             let path = path.then(Place { phase, at, draw: 0, listed: false });
             image.devices.power_fail(image.now, &mut Stream::new(seed, &format!("survival of {path}")));
-            let again = Machine { now: image.now, ..Machine::damaged(image.devices, &machine) };
+            let again = Machine::damaged(image.devices, image.unreadable, &machine);
+            let again = Machine { now: image.now, ..again };
             report.points += 1;
             report.coverage.failures += 1;
             let evidence = match self.repair(&again, seed, None) {
@@ -99,7 +100,7 @@ impl Explorer {
     ) -> Result<Option<Said>, Vec<String>> {
         let (devices, target, faults) =
             (machine.devices.clone(), Arc::clone(&self.target), Arc::clone(&machine.faults));
-        let (filming, mut said) = (film.cloned(), Ok(None));
+        let filming = film.cloned();
         let mission = Mission { seed, ..Mission::calm(0, true) };
         let (result, _) = life::in_world(machine, &self.target, &mission, film, move || {
             let ready = devices.power_on(now()).map_err(|e| vec![format!("power on: {e}")])?;
@@ -121,10 +122,6 @@ impl Explorer {
             fs.unmount(&Call::offline()).map_err(|e| vec![format!("unmount behind a repair: {e}")])?;
             Ok(Some(Said::Done))
         });
-        life::settled(result, |outcome| {
-            said = outcome;
-            Ok(())
-        })?;
-        said
+        life::settled(result, |said| said)
     }
 }

@@ -25,7 +25,7 @@ pub struct Coverage {
     pub damages: Damages,
 }
 
-/// What came of damages of media, one of these each.
+/// The outcomes of damages of media: each has one of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damages {
     /// The mount, `check()` or a call told of it.

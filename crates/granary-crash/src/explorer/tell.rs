@@ -15,8 +15,9 @@ impl Explorer {
     pub fn tell(&mut self, failure: &Failure) -> Vec<String> {
         self.tells = true;
         let mut last: Option<(Story, Promises)> = None;
+        let mut places = failure.path.0.iter();
         let again = self.replay_with(failure.seed, &failure.path, &mut |image, promises| {
-            let place = &failure.path.0[promises.story().map_or(0, |story| story.cuts())];
+            let Some(place) = places.next() else { return };
             let command = image.given.map(|given| given.to_string());
             let how = format!("the power fails {}", when(place, command.as_deref()));
             promises.with(|m| m.story.iter_mut().for_each(|story| story.cut(how.clone())));
@@ -34,7 +35,7 @@ impl Explorer {
             }
         };
         let files = files(&again);
-        let calls = whole.of(&files, OF_FILES);
+        let calls = if files.is_empty() { Vec::new() } else { whole.of(&files, OF_FILES) };
         part(format!("calls on {}:", files.join(", ")), &mut calls.into_iter().map(show));
         part("the last calls:".to_owned(), &mut until.last(BEFORE + 1).iter().map(show));
         out

@@ -14,7 +14,7 @@ use granary_vfs::FsError;
 /// The load of growth.
 #[derive(Clone, Copy, Debug)]
 pub struct Grow {
-    /// What goes on beside it.
+    /// The load beside it.
     pub torture: Torture,
     /// A growth begins at most so long after the one before.
     pub pause: Nanos,

@@ -100,7 +100,7 @@ impl Content {
         Content { base: Arc::new(base), base_size: size, ..Content::default() }
     }
 
-    /// What may lie beyond its end is what may have been there in `before`, too.
+    /// Space beyond its end may be there that may have been there in `before`.
     pub(crate) fn inherit(&mut self, before: &Content) {
         self.base_reserved = self.base_reserved.max(before.reserved());
         self.was_cut |= before.was_cut || before.cuts().next().is_some();

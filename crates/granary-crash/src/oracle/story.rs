@@ -56,11 +56,6 @@ impl Story {
         self.calls.push(Told { client: None, text: how, returned: true });
     }
 
-    /// Power failures so far.
-    pub(crate) fn cuts(&self) -> usize {
-        self.calls.iter().filter(|told| told.client.is_none()).count()
-    }
-
     /// The last `n` calls that name one of `paths`.
     pub(crate) fn of(&self, paths: &[String], n: usize) -> Vec<&Told> {
         let named = |told: &&Told| {

@@ -136,27 +136,13 @@ impl<P: Posix> Posix for Recorded<P> {
     }
 
     fn chown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        let text = self.text(|_| format!("chown {}", show(&path)));
-        self.change(
-            text,
-            node,
-            |m, n| m.begin_owner(n, uid, gid),
-            |p| p.chown(path, uid, gid),
-            Model::end_owner,
-        )
+        let path = path.as_ref();
+        self.own("chown", path, (uid, gid), |p| p.chown(path, uid, gid))
     }
 
     fn lchown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        let text = self.text(|_| format!("lchown {}", show(&path)));
-        self.change(
-            text,
-            node,
-            |m, n| m.begin_owner(n, uid, gid),
-            |p| p.lchown(path, uid, gid),
-            Model::end_owner,
-        )
+        let path = path.as_ref();
+        self.own("lchown", path, (uid, gid), |p| p.lchown(path, uid, gid))
     }
 
     fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()> {

@@ -157,3 +157,18 @@ pub fn search(node: &[u8], key: u32) -> Option<usize> {
     }
     low.checked_sub(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_says_more_than_it_holds_is_searched_to_its_end() {
+        let mut node = [0; 5 * ENTRY];
+        init(&mut node, ROOT_MAX, 0);
+        insert(&mut node, 0, Entry { key: 7, len: 1, start: 99, unwritten: false });
+        put16(&mut node, 2, u16::MAX);
+        assert_eq!(count(&node), 4);
+        assert!(search(&node, 7).is_some_and(|i| i < 4));
+    }
+}

@@ -284,7 +284,7 @@ fn print(tallies: &[Tally]) {
     }
 }
 
-/// What came of damaged media, for each file system.
+/// The outcomes of damaged media, for each file system.
 fn print_damages(tallies: &[Tally]) {
     let mut all: BTreeMap<&str, Coverage> = BTreeMap::new();
     for tally in tallies.iter().filter(|tally| tally.report.coverage.damages != Damages::default()) {
