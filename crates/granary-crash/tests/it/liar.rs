@@ -2,9 +2,9 @@
 
 use granary_units::Nanos;
 use granary_vfs::{
-    Attributes, Call, Data, DirtyPage, FileKind, FileSystem, FsError, Inode, Life, Names, Rename, Result,
-    Space, StatFs, WriteBackCause, forward_attributes, forward_data, forward_life, forward_names,
-    forward_space,
+    Attributes, Call, Created, Data, DirtyPage, FileKind, FileSystem, FsError, Inode, Life, Names, NewNode,
+    Rename, Result, Space, StatFs, WriteBackCause, forward_attributes, forward_data, forward_life,
+    forward_names, forward_space,
 };
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub enum Lie {
     Times,
     /// The first page of a write-back never reaches the drive.
     LostPage,
+    /// A new file gets the number of its directory: as where a damaged bitmap says that it is free.
+    Reused,
     /// Every write-back fails.
     WriteBack,
     /// `statfs` tells of a thousand free blocks that nobody has.
@@ -37,8 +39,18 @@ pub struct Liar {
 
 impl Names for Liar {
     forward_names!(
-        inner: lookup, readdir, dir_end, parent, is_empty_dir, readlink, create, create_unnamed, link, unlink
+        inner: lookup, readdir, dir_end, parent, is_empty_dir, readlink, link, unlink
     );
+
+    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        let made = self.inner.create(call, dir, name, new)?;
+        Ok(Created { ino: if self.lie == Lie::Reused { dir.ino() } else { made.ino }, ..made })
+    }
+
+    fn create_unnamed(&self, call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        let made = self.inner.create_unnamed(call, dir, new)?;
+        Ok(Created { ino: if self.lie == Lie::Reused { dir.ino() } else { made.ino }, ..made })
+    }
 
     fn rename(&self, call: &Call<'_>, rename: &Rename<'_>) -> Result<()> {
         let is_dir = rename.inode.attr().kind == FileKind::Dir;

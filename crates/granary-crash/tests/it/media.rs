@@ -1,6 +1,11 @@
 //! Damage of media: nothing panics, nothing that is checked passes for the truth, and what a repair leaves is sound.
 
+use crate::liar::{Liar, Lie};
 use granary_crash::{Damages, Explorer};
+use granary_sim::World;
+use granary_suite::memfs::{MemFs, MemFsConfig};
+use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use std::sync::Arc;
 
 fn explorer(fs: &str, load: &str) -> Explorer {
     let target = crate::targets::by_name(fs).expect("a target");
@@ -44,6 +49,21 @@ fn a_file_system_without_checksums_does_not_see_everything() {
 fn a_repair_leaves_what_mounts_also_where_the_power_fails_in_it() {
     let seen = damages("bytefs", "churn", 4..6);
     assert!(seen.repaired > 24, "{seen:?}");
+}
+
+#[test]
+fn a_new_file_with_a_number_that_is_in_use_is_an_error() {
+    let done = World::default().run(|| {
+        let inner = Arc::new(MemFs::new(MemFsConfig::default()));
+        let vfs = Vfs::mount(Arc::new(Liar { inner, lie: Lie::Reused }), VfsConfig::default()).expect("vfs");
+        let mut p = Process::new(vfs, Cred::ROOT);
+        let flags = OpenFlags::RDWR | OpenFlags::CREAT;
+        assert!(
+            matches!(p.open("/a", flags, 0o644), Err(FsError::Corrupt(what)) if what.contains("is in use"))
+        );
+        assert!(matches!(p.open_unnamed("/", OpenFlags::RDWR, 0o644), Err(FsError::Corrupt(_))));
+    });
+    done.expect("ends");
 }
 
 #[test]
