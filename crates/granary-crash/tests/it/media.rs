@@ -67,7 +67,8 @@ fn a_new_file_with_a_number_that_is_in_use_is_an_error() {
 }
 
 #[test]
-fn a_bitmap_that_gives_away_what_is_in_use_is_told_of() {
+fn a_block_that_an_old_bitmap_gives_away_while_metadata_go_home_there_is_told_of() {
+    // Seed 29 panics in the journal where nobody asks it.
     damages("ext4", "access", 28..32);
 }
 
