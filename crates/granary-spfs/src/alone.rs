@@ -12,7 +12,7 @@
 //! Its directory is the lower file system's. What is entered there must not outlive it, nor take the last name of what lives on below. So an
 //! fsync below comes first where the directory may not be durable, or lost a name by a rename, by the removal of one of several links, or
 //! of a directory. Else what a power failure brings back under the name is what a move had begun, or what was removed for good: recovery
-//! removes it, of whichever kind it is.
+//! removes it, of whichever kind it is. As soon as the file gives its name up, nothing removes it: an fsync below comes before that.
 //!
 //! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". What the release lacks: recovery, a rename between the tiers,
 //! listing after a mount, leaving persistent memory.
@@ -67,7 +67,7 @@ impl Spfs {
         }
         self.pair(call)?;
         self.settle_names(call, node::of(dir))?;
-        let place = Place { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
+        let place = self.take_name(dir, name)?;
         let alone = Alone {
             place: Some(place.clone()),
             mode: new.mode,
@@ -98,6 +98,16 @@ impl Spfs {
         self.nodes.lock().insert(of.ino, node.clone());
         let attr = self.attr(&node, &node.read())?;
         Ok(Created { ino: Ino(of.ino), loaded: Loaded { attr, private: Arc::new(node) } })
+    }
+
+    /// A name that nothing has, for a file that is here alone. Its last owner's removal may not be durable below: that comes first when
+    /// this file gives the name up ([`Spfs::clear`]).
+    fn take_name(&self, dir: &Inode, name: &[u8]) -> Result<Place> {
+        let place = Place { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
+        if node::of(dir).may_bring_back() {
+            self.leftovers.lock().insert(place.clone());
+        }
+        Ok(place)
     }
 
     /// A name comes or goes here: the directory below says when. That is durable with an fsync of the directory, and with a sync.
@@ -136,7 +146,7 @@ impl Spfs {
         self.settle_names(call, node::of(r.to_dir))?;
         self.stamp(call, r.from_dir)?;
         self.stamp(call, r.to_dir)?;
-        let to = Place { dir: self.identity(&node::below(r.to_dir)?), name: r.to.to_vec() };
+        let to = self.take_name(r.to_dir, r.to)?;
         self.store.rename(t.number, &to)?;
         let from = alone.place.replace(to.clone());
         {

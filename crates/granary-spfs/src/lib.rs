@@ -92,7 +92,8 @@ pub struct Spfs {
     index: parking_lot::Mutex<BTreeMap<Identity, (u64, u64)>>,
     /// Names of files in persistent memory alone.
     children: parking_lot::Mutex<Children>,
-    /// Names of such files under which a move that was given up may have left something below.
+    /// Names of such files under which something may be back below after a power failure: what a move that was given up has left, or a file
+    /// that had the name before.
     leftovers: parking_lot::Mutex<BTreeSet<Place>>,
     /// Shared: a call changes a lower directory. Exclusive: one is changed so that its times stay.
     directories: RwLock<()>,

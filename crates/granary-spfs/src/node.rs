@@ -36,6 +36,8 @@ pub struct Node {
     synced: AtomicU64,
     /// Of a directory: the last of these that may bring a name back which is somebody's.
     moved: AtomicU64,
+    /// Of a directory: the last of these that removed a name.
+    lost: AtomicU64,
     /// Its last name went through this mount, and not beside it.
     removed: AtomicBool,
     /// The vfs has it.
@@ -53,6 +55,7 @@ impl Node {
             // What was changed before it was loaded may not be durable either.
             changed: AtomicU64::new(1),
             moved: AtomicU64::new(1),
+            lost: AtomicU64::new(1),
             synced: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             adopted: AtomicBool::new(false),
@@ -69,6 +72,7 @@ impl Node {
             profile: Mutex::default(),
             changed: AtomicU64::new(0),
             moved: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             adopted: AtomicBool::new(false),
@@ -148,6 +152,17 @@ impl Node {
     pub(crate) fn touch_moved(&self) {
         let changes = self.changed.fetch_add(1, Relaxed) + 1;
         self.moved.fetch_max(changes, Relaxed);
+    }
+
+    /// The same of a directory that lost the last name of a file.
+    pub(crate) fn touch_lost(&self) {
+        let changes = self.changed.fetch_add(1, Relaxed) + 1;
+        self.lost.fetch_max(changes, Relaxed);
+    }
+
+    /// Whether a name that was removed here may be back after a power failure.
+    pub(crate) fn may_bring_back(&self) -> bool {
+        self.lost.load(Relaxed) > self.synced.load(Relaxed)
     }
 
     /// The changes of a directory so far, as below; `None`: a name can be taken here. What the lower file system may bring back under it is

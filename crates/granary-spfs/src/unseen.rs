@@ -9,7 +9,7 @@
 //! before. The change bears a time that is not older than either of the two, because the power can fail before they are put back:
 //! promised times are never followed by older ones.
 //!
-//! A name that a move had entered below and that was removed again can be back after a power failure. As long as a file here has the name,
+//! A name that was removed below can be back after a power failure: its last owner's, or the one that a move had entered. As long as a file here has the name,
 //! recovery removes it. So the removal is made durable before the file gives the name up.
 
 use crate::Spfs;

@@ -166,7 +166,10 @@ impl Names for Spfs {
         let lives_on = node::below(inode).is_ok_and(|node| self.lower.stat(&node).attr.nlink > 0);
         match is_dir || lives_on {
             true => self.moved(&[dir])?,
-            false => self.renamed(&[dir])?,
+            false => {
+                node::of(dir).touch_lost();
+                self.follow(dir)?;
+            }
         }
         drop(seen);
         self.renamed(&[inode])

@@ -9,7 +9,7 @@ use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, sleep_until};
 use granary_spfs::{MountOptions, over};
 use granary_suite::suite::run;
-use granary_units::{Bytes, Dest, Payload};
+use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::{Cred, FileKind, FsEntry, OpenFlags, Posix, Process};
 use std::sync::Arc;
 
@@ -48,6 +48,10 @@ fn word(p: &mut Process, path: &str) -> Option<u64> {
     let read = p.pread(fd, Dest::Bytes(&mut word), 4096).expect("read");
     p.close(fd).expect("close");
     (read == 8).then(|| u64::from_le_bytes(word))
+}
+
+fn is_there(p: &mut Process, path: &str) -> bool {
+    p.lstat(path).is_ok()
 }
 
 /// Makes the names below and makes them durable.
@@ -108,13 +112,30 @@ const CASES: [Case; 8] = [
 /// Names of cases whose old owner is gone for good: taking them asks the lower file system for nothing.
 const FREE: usize = 4;
 
-fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], seed: u64) {
+/// What the new owner of a name does before the power fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Stays,
+    Removed,
+    /// Renamed to a name in the other directory.
+    Renamed,
+    /// Stays; the file system is unmounted, and the power fails when persistent memory says so.
+    Unmounted,
+}
+
+impl Then {
+    fn stays(self) -> bool {
+        matches!(self, Then::Stays | Then::Unmounted)
+    }
+}
+
+fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], then: Then, seed: u64) {
     let devices = devices();
     let theirs = devices.clone();
     let stopped = World::default().run(move || {
         stack.0.make(&theirs, &|_| Ok(toml::Table::new())).expect("mkfs");
         let (_fs, vfs) = mount_over(&stack.1, &theirs, &options());
-        let mut p = Process::new(vfs, Cred::ROOT);
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
         prepare(&mut p);
         theirs.track_in_flight(true);
         cases.iter().for_each(|(_, give_up, _)| give_up(&mut p));
@@ -122,10 +143,27 @@ fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], seed: u64) {
         let before = drive.drive().traffic();
         for (n, (path, ..)) in cases.iter().enumerate() {
             write(&mut p, path, ALONE, 100 + n as u64);
+            match then {
+                Then::Stays | Then::Unmounted => {}
+                Then::Removed => p.unlink(*path).expect("unlink"),
+                Then::Renamed => p.rename(*path, &format!("/e/new{n}")).expect("rename"),
+            }
         }
-        if cases.len() == FREE {
+        if cases.len() == FREE && then == Then::Stays {
             let written = drive.drive().traffic().since(&before).written();
             assert_eq!(written, 0, "{}: bytes that the drive was given", stack.0.name);
+        }
+        if then == Then::Unmounted {
+            let (nvm, pause) =
+                (theirs.serving(granary_device::Need::Nvm).expect("DIMMs").clone(), Nanos(200));
+            granary_sim::spawn("looks at persistent memory", move || {
+                while !granary_spfs::is_clean(&nvm).expect("read") {
+                    granary_sim::sleep(pause);
+                }
+                granary_sim::power_fail();
+            });
+            p.exit();
+            vfs.unmount().expect("unmounts");
         }
         granary_sim::power_fail();
     });
@@ -142,7 +180,13 @@ fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], seed: u64) {
         drop(fs);
         let mut p = Process::new(vfs.clone(), Cred::ROOT);
         for (n, (path, _, others)) in cases.iter().enumerate() {
-            assert_eq!(word(&mut p, path), Some(100 + n as u64), "{}: {path}", stack.0.name);
+            let own = Some(100 + n as u64);
+            let expected = then.stays().then_some(own).flatten();
+            assert_eq!(word(&mut p, path), expected, "{}: {path}", stack.0.name);
+            assert!(then.stays() || !is_there(&mut p, path), "{}: {path} is back", stack.0.name);
+            if then == Then::Renamed {
+                assert_eq!(word(&mut p, &format!("/e/new{n}")), own, "{}: {path}, renamed", stack.0.name);
+            }
             for (other, is) in *others {
                 assert_eq!(word(&mut p, other), Some(*is), "{}: {other}", stack.0.name);
             }
@@ -160,14 +204,35 @@ fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], seed: u64) {
 fn a_name_that_was_given_up_below_is_the_new_files_after_a_power_failure() {
     for stack in &STACKS {
         for (n, case) in CASES.iter().enumerate() {
-            fail(stack, std::slice::from_ref(case), n as u64);
+            fail(stack, std::slice::from_ref(case), Then::Stays, n as u64);
         }
-        fail(stack, &CASES, 50);
+        fail(stack, &CASES, Then::Stays, 50);
     }
 }
 
 /// Whose old owner is gone for good needs no fsync below.
 #[test]
 fn names_of_what_is_gone_are_taken_without_a_word_to_the_lower_file_system() {
-    STACKS.iter().for_each(|stack| fail(stack, &CASES[..FREE], 60));
+    STACKS.iter().for_each(|stack| fail(stack, &CASES[..FREE], Then::Stays, 60));
+}
+
+/// The removal of the old owner is durable before the new one gives the name up.
+#[test]
+fn a_name_that_its_new_owner_gives_up_too_does_not_bring_the_old_owner_back() {
+    for stack in &STACKS {
+        for (n, case) in CASES.iter().enumerate() {
+            fail(stack, std::slice::from_ref(case), Then::Removed, 70 + n as u64);
+            fail(stack, std::slice::from_ref(case), Then::Renamed, 90 + n as u64);
+        }
+    }
+}
+
+/// The lower file system is durable before persistent memory says that it was unmounted.
+#[test]
+fn an_unmount_that_is_cut_short_brings_no_name_back() {
+    for stack in &STACKS {
+        for (n, case) in CASES.iter().enumerate() {
+            fail(stack, std::slice::from_ref(case), Then::Unmounted, 110 + n as u64);
+        }
+    }
 }
