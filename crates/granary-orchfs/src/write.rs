@@ -36,7 +36,7 @@ use crate::unit::{Base, Unit};
 use crate::upage::Header;
 use granary_sim::{costs, cpu};
 use granary_units::Payload;
-use granary_vfs::{Attr, Call, Inode, Result};
+use granary_vfs::{Attr, Call, FsError, Inode, Result};
 
 /// Blocks of a write in one group: 1 MiB and 10 %, the largest of the paper's fixed sizes, is one.
 const GROUP: usize = 40;
@@ -160,7 +160,13 @@ impl OrchFs {
                 Partition::Phfs if data.len() as u64 >= BLOCK => {
                     let c = costs();
                     cpu(c.page * part.pages().count() as u64 + c.copy(part.len()));
-                    self.merge_on_ssd(call.process, part.block, &below, &segments)?
+                    match self.merge_on_ssd(call.process, part.block, &below, &segments) {
+                        // The SSD is full: what `statfs` counts on the NVM takes it.
+                        Err(FsError::NoSpace) => {
+                            self.prepare(call.process, part.block, &below, &segments, size)?
+                        }
+                        job => job?,
+                    }
                 }
                 _ => self.prepare(call.process, part.block, &below, &segments, size)?,
             });

@@ -1,9 +1,17 @@
 //! Space, size and number: full file systems, large directories, large files, reservations, extended attributes.
 
 use crate::common::{Mounted, Subject};
+use granary_orchfs::{MountOptions, Partition};
 use granary_suite::suite::{self, create, drive, fill, on_pair, run};
 use granary_units::Bytes;
 use granary_vfs::{Allocate, Posix};
+
+fn phfs() -> Subject {
+    Subject {
+        mount: MountOptions { partition: Partition::Phfs, ..MountOptions::default() },
+        ..Subject::default()
+    }
+}
 
 #[test]
 fn a_full_file_system_can_be_emptied_and_filled_again() {
@@ -69,10 +77,11 @@ fn attributes_up_to_the_limit_come_back() {
 /// what names it.
 #[test]
 fn what_statfs_offers_can_be_had() {
-    for reserve in [false, true] {
+    for (reserve, is_phfs) in [(false, false), (true, false), (false, true), (true, true)] {
         on_pair(|| {
             run(move || {
-                let m = Mounted::fresh(&Subject::default(), &drive(Bytes::mib(48)));
+                let subject = if is_phfs { phfs() } else { Subject::default() };
+                let m = Mounted::fresh(&subject, &drive(Bytes::mib(48)));
                 let mut p = m.process();
                 let fd = create(&mut p, "/f");
                 let offered = p.statfs().expect("statfs").available_blocks() * 4096 - (512 << 10);
@@ -94,7 +103,9 @@ fn what_statfs_offers_can_be_had() {
 
 #[test]
 fn no_space_is_said_only_where_statfs_says_it() {
-    on_pair(|| suite::no_space_is_said_only_where_statfs_says_it(&Subject::default()));
+    for subject in [Subject::default(), phfs()] {
+        on_pair(|| suite::no_space_is_said_only_where_statfs_says_it(&subject));
+    }
 }
 
 #[test]
