@@ -223,8 +223,9 @@ impl Content {
                 }
                 Kind::Truncate(size) => {
                     Arc::make_mut(&mut self.base).truncate(size);
-                    // One that makes the file longer may leave space beyond the end as it is.
-                    if size <= self.base_size {
+                    // Only a shorter file must give up space beyond its end. One of the same size may keep it:
+                    // ext4 gives it up, NOVA does nothing.
+                    if size < self.base_size {
                         self.base_reserved = self.base_reserved.min(size);
                     }
                     self.base_size = size;
@@ -471,6 +472,12 @@ mod tests {
         assert_eq!(f.content.reserved(), 9000, "the cut may be lost");
         f.fsync();
         assert_eq!(f.content.reserved(), 100);
+        let by = f.stamps.begin();
+        f.content.begin_space(by, 4096..9000, Allocate::Reserve { keep_size: true });
+        f.stamps.end(by);
+        f.truncate(100);
+        f.fsync();
+        assert_eq!(f.content.reserved(), 9000, "a cut to the size that it has may leave space");
     }
 
     #[test]
