@@ -41,6 +41,7 @@ const SMALL: CrashCase = CrashCase {
     mkfs: "journal = '320KiB'",
     mount: &["capacitor_bytes = '64KiB'"],
     every_call_is_durable: true,
+    cuts_are_finished: true,
     ..CrashCase::plain("devfs")
 };
 

@@ -117,6 +117,7 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
         mkfs: "size = '8MiB'\nsegment_blocks = 32",
         mount,
         pages_are_whole: true,
+        cuts_are_finished: true,
         ..CrashCase::plain(name)
     }
 }

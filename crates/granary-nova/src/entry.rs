@@ -32,5 +32,11 @@ pub const NOVA: FsEntry = FsEntry {
 };
 
 const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
-    CrashCase { mkfs: "cpus = 4", mount, every_call_is_durable: true, cuts_are_finished: true, ..CrashCase::plain(name) }
+    CrashCase {
+        mkfs: "cpus = 4",
+        mount,
+        every_call_is_durable: true,
+        cuts_are_finished: true,
+        ..CrashCase::plain(name)
+    }
 }
