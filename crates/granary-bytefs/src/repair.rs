@@ -77,6 +77,12 @@ struct Found {
 }
 
 impl Found {
+    /// Bytes of the target that lies in the inode, if it is a symbolic link with a short one.
+    fn target_len(&self) -> u64 {
+        let bytes = self.record.inline_bytes();
+        bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len()) as u64
+    }
+
     /// An inode with this record, before its blocks and names are looked at.
     fn new(record: InodeRecord, kind: Option<FileKind>) -> Found {
         Found {

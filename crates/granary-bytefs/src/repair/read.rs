@@ -142,9 +142,9 @@ impl Repair<'_> {
     fn check_target(&mut self, ino: u32, found: &mut Found) {
         let size = found.record.size.get();
         if size > inode::INLINE_SIZE as u64 {
-            let end = found.record.inline_bytes().iter().position(|&b| b == 0).unwrap_or(inode::INLINE_SIZE);
+            let end = found.target_len();
             self.say(format!("inode {ino}: a short target of {size} bytes, cut to {end}"));
-            found.record.size.set(end as u64);
+            found.record.size.set(end);
             found.changed = true;
         }
     }

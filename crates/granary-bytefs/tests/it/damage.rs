@@ -223,6 +223,17 @@ fn a_long_target_whose_block_cannot_be_is_found_and_emptied() {
 }
 
 #[test]
+fn a_short_target_of_an_impossible_size_is_cut_also_where_only_its_name_tells_that_it_is_one() {
+    planted(&["inode"], &[], |i| i.inode("/s", |b| b[..8].copy_from_slice(&5000u64.to_le_bytes())));
+    planted(&["inode"], &[], |i| {
+        i.inode("/s", |b| {
+            b[..8].copy_from_slice(&5000u64.to_le_bytes());
+            b[36..38].fill(0);
+        });
+    });
+}
+
+#[test]
 fn a_wrong_link_count_is_found_and_counted() {
     planted(&["has 2 links, 1 are found"], &[], |i| i.put("/a", 32, 2));
     planted(&["links"], &[], |i| i.put("/d", 32, 7));
