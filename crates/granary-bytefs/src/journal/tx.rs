@@ -62,6 +62,8 @@ pub struct Tx<'a> {
     entry: Option<Making>,
     /// Processor time of the changes, beyond the transaction's.
     work: Nanos,
+    /// A block that two directories have, each with a copy of its own: media are damaged.
+    crossed: Option<Lpa>,
 }
 
 impl<'a> Tx<'a> {
@@ -78,6 +80,7 @@ impl<'a> Tx<'a> {
             data: Vec::new(),
             entry: None,
             work: Nanos::ZERO,
+            crossed: None,
         }
     }
 
@@ -90,7 +93,9 @@ impl<'a> Tx<'a> {
     pub fn touch(&mut self, block: &Arc<Block>, mask: u64) {
         match self.pages.iter_mut().find(|p| p.0.lpa() == block.lpa()) {
             Some(page) => {
-                debug_assert!(Arc::ptr_eq(&page.0, block), "two copies of {}", block.lpa());
+                if !Arc::ptr_eq(&page.0, block) {
+                    self.crossed = Some(block.lpa());
+                }
                 page.1 |= mask;
             }
             None => {
@@ -201,10 +206,15 @@ impl<'a> Tx<'a> {
     /// number; the transaction is durable once that is committed.
     ///
     /// # Errors
-    /// Of the drive; the journal has stopped then.
+    /// Of the drive; `Corrupt` where two directories have one block. The journal has stopped then.
     pub fn run(mut self, apply: impl FnOnce()) -> Result<u64> {
         let core = self.core;
         core.journal.alive()?;
+        if let Some(lpa) = self.crossed {
+            // Only one of the copies would be stored.
+            let twice = FsError::Corrupt(format!("two directories have block {}", lpa.0));
+            return core.journal.fatal(Err(twice));
+        }
         let alone = core.options.commit == CommitMode::Sync;
         if alone {
             self.touch_bits();

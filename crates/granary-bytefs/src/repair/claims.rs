@@ -71,6 +71,9 @@ impl Repair<'_> {
                 }
             }
         }
+        if remap {
+            self.write_names_anew(ino)?;
+        }
         let found = self.inode(ino)?;
         found.rewrite_xattrs = free.len() < xattrs.len();
         (found.pieces, found.slot_blocks, found.index_blocks, found.xattr_blocks) =
@@ -79,8 +82,15 @@ impl Repair<'_> {
         Ok(())
     }
 
+    /// A directory that loses a block, or gets another one: its names are known, and were counted. Checksums know where names are, too.
+    fn write_names_anew(&mut self, ino: u32) -> Result<()> {
+        if self.inode(ino)?.kind == Some(FileKind::Dir) {
+            self.dirs.entry(ino).or_default().relist = true;
+        }
+        Ok(())
+    }
+
     fn copy_block(&mut self, ino: u32, block: u64, lba: u32) -> Result<()> {
-        let is_dir = self.inode(ino)?.kind == Some(FileKind::Dir);
         let Some(new) = self.take_block() else {
             self.report
                 .left
@@ -100,10 +110,6 @@ impl Repair<'_> {
         let found = self.inode(ino)?;
         let at = found.pieces.partition_point(|p| p.block < block);
         found.pieces.insert(at, Piece { block, lba: new, len: 1 });
-        if is_dir {
-            // Checksums know where names are.
-            self.dirs.entry(ino).or_default().relist = true;
-        }
         Ok(())
     }
 }

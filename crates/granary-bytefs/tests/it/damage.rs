@@ -222,6 +222,37 @@ fn a_long_target_whose_block_cannot_be_is_found_and_emptied() {
     planted(&["inode"], &[], |i| i.put("/l", 52, u32::MAX - 7));
 }
 
+/// A record that was written over another directory's, whose checksums so are wrong.
+#[test]
+fn a_directory_that_says_what_another_one_does_keeps_the_names_that_it_was_read_with() {
+    planted(&["inode"], &[], |i| {
+        let (table, at) = (i.area(72), |path: &str| (i.inodes[path] % 32) as usize * 128);
+        let (from, to) = (at("/d"), at("/e"));
+        i.change(table + i.inodes["/e"] / 32, |b| b.copy_within(from..from + 128, to));
+    });
+}
+
+/// A block of a directory is free in the bitmap, and another directory gets it. Each has a copy in memory: of both, one would be stored.
+#[test]
+fn a_rename_between_directories_that_have_one_block_is_refused() {
+    in_world(|| {
+        let i = Image::new();
+        i.flip_bit(64, i.field("/d", 52) as u64);
+        let vfs = Vfs::mount(open(&i.drive, &MountOptions::default()), VfsConfig::default()).expect("mounts");
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
+        let renamed = (0..50).try_for_each(|n| {
+            let dir = format!("/new{n}");
+            p.mkdir(&dir, 0o755)?;
+            p.rename("/d/c", &format!("{dir}/c"))?;
+            p.rename(&format!("{dir}/c"), "/d/c")
+        });
+        assert!(matches!(renamed, Err(FsError::Corrupt(_))), "{renamed:?}");
+        assert!(p.mkdir("/more", 0o755).is_err(), "nothing is changed any more");
+        p.exit();
+        assert!(vfs.unmount().is_err());
+    });
+}
+
 #[test]
 fn a_short_target_of_an_impossible_size_is_cut_also_where_only_its_name_tells_that_it_is_one() {
     planted(&["inode"], &[], |i| i.inode("/s", |b| b[..8].copy_from_slice(&5000u64.to_le_bytes())));
