@@ -5,6 +5,7 @@ use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
 use crate::layout::{Extent, Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap, inode, line};
 use crate::options::MkfsOptions;
 use crate::supers::{write_copies, write_superblock};
+use granary_device::vendor::transactions::Transactions;
 use granary_device::{Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
@@ -35,7 +36,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     let g = Geometry::new(blocks, options.inode_ratio, journal).ok_or(FsError::Invalid)?;
     if port.info().write_log {
         // The log and the TxLog of whoever used the drive before must not meet our transaction numbers.
-        port.recover()?;
+        port.require::<Transactions>()?.recover()?;
     }
     if options.discard {
         let ticket = port.trim(Lpa(0), blocks)?;

@@ -28,6 +28,7 @@ use crate::policy;
 use crate::space::Space;
 use crate::supers::{read_superblock, write_superblock};
 use crate::truncate::blocks_of;
+use granary_device::vendor::transactions::Transactions;
 use granary_device::{DriveError, Port, Structure};
 use granary_sim::{now, sync};
 use granary_units::{LINE_SIZE, Lpa, Nanos};
@@ -115,7 +116,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
 /// `Corrupt` where the journal area is; of the drive.
 pub fn replay(port: &Port, geometry: &Geometry) -> Result<(u64, u64)> {
     if port.info().write_log {
-        port.recover()?;
+        port.require::<Transactions>()?.recover()?;
         return Ok((0, area::recover(port, geometry)?));
     }
     let redo = Redo::new(geometry);
@@ -136,7 +137,7 @@ pub fn replay_sound(
     clean: bool,
 ) -> Result<Vec<area::Lost>> {
     if port.info().write_log {
-        port.recover()?;
+        port.require::<Transactions>()?.recover()?;
         return area::salvage(port, geometry);
     }
     let redo = Redo::new(geometry);

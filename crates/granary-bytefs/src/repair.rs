@@ -31,6 +31,7 @@ use crate::layout::superblock::{CLEAN_LOOSE, REPAIRING};
 use crate::layout::{Geometry, InodeRecord};
 use crate::mount::{is_unreadable, replay_sound};
 use crate::supers::{check_copies, read_superblock, write_copies, write_superblock};
+use granary_device::vendor::transactions::Transactions;
 use granary_device::{Port, Structure};
 use granary_units::PAGE_SIZE;
 use granary_vfs::{FileKind, FsError, Repaired, Result};
@@ -153,7 +154,7 @@ pub fn repair(port: &Port) -> Result<Repaired> {
     let (mut sb, from_copy) = read_superblock(port)?;
     let g = Arc::new(sb.geometry());
     if port.info().write_log {
-        port.recover()?;
+        port.require::<Transactions>()?.recover()?;
     }
     let mut lost = lost::find(port)?;
     let emptied = lost::empty_journal(port, &g, &lost)?;

@@ -249,7 +249,12 @@ impl Faulty {
     fn command(&self, command: &Command<'_>) -> Given {
         let given = self.given(name_of(command));
         match command {
-            Command::Write { lpa, pages, what } | Command::FsWrite { lpa, pages, what, .. } => {
+            Command::Vendor(own) => {
+                let writes = own.writes();
+                let pages = writes.map(|(lpa, count, _)| (lpa.0, count));
+                Given { pages, what: writes.map(|(.., what)| what), ..given }
+            }
+            Command::Write { lpa, pages, what } => {
                 Given { pages: Some((lpa.0, pages.len() as u64)), what: Some(*what), ..given }
             }
             Command::Read { lpa, out, what } => {
@@ -257,7 +262,6 @@ impl Faulty {
             }
             Command::Trim { lpa, count } => Given { pages: Some((lpa.0, *count)), ..given },
             Command::Flush => Given { fences: true, ..given },
-            _ => given,
         }
     }
 
@@ -278,7 +282,7 @@ impl Faulty {
 }
 
 impl Drive for Faulty {
-    granary_device::forward_drive!(inner: look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
 
     fn info(&self) -> DriveInfo {
         let info = self.inner.info();
@@ -365,13 +369,18 @@ impl Drive for Faulty {
         let given = self.command(&command);
         let pages = given.pages.map_or(0..0, |(first, count)| first..first + count);
         let mut fails = false;
-        match &command {
-            Command::Write { what, .. } | Command::FsWrite { what, .. } => {
-                fails = self.faults.write_fails(*what);
-                if !fails {
-                    self.faults.writes(self.role, pages, *what, true);
-                }
+        let writes = match &command {
+            Command::Write { what, .. } => Some(*what),
+            Command::Vendor(own) => own.writes().map(|(.., what)| what),
+            _ => None,
+        };
+        if let Some(what) = writes {
+            fails = self.faults.write_fails(what);
+            if !fails {
+                self.faults.writes(self.role, pages.clone(), what, true);
             }
+        }
+        match &command {
             Command::Read { .. } => self.faults.reads(self.role, pages)?,
             Command::Trim { .. } => self.faults.trims(self.role, pages),
             _ => {}
@@ -388,14 +397,7 @@ fn name_of(command: &Command<'_>) -> &'static str {
         Command::Write { .. } => "WRITE",
         Command::Flush => "FLUSH",
         Command::Trim { .. } => "TRIM",
-        Command::Commit { .. } => "COMMIT",
-        Command::Recover => "RECOVER",
-        Command::FsWrite { .. } => "FS_WRITE",
-        Command::Remap { .. } => "REMAP",
-        Command::RemapKeep { .. } => "REMAP keep",
-        Command::BamReset => "BAM_RESET",
-        Command::BamNames { .. } => "BAM_NAMES",
-        Command::BamRead { .. } => "BAM_READ",
+        Command::Vendor(own) => own.name(),
     }
 }
 

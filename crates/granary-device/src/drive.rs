@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   byte window                               NVMe and vendor commands
-//!   store ─> write-combining buffers          submit(Read | Write | Flush | Trim | Commit | Recover)
+//!   store ─> write-combining buffers          submit(Read | Write | Flush | Trim | Vendor)
 //!   flush_lines (clwb) ─> posted writes                 |
 //!   verify (zero-byte read) ─> accepted       completion instant = acknowledged
 //!   load (non-posted read)
@@ -16,6 +16,7 @@
 
 use crate::counters::{DriveCounters, LinkTraffic};
 use crate::structure::Structure;
+use crate::vendor::Vendor;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
 use std::sync::Arc;
@@ -43,66 +44,6 @@ pub struct DriveInfo {
     pub volatile_cache: bool,
     /// Largest block command, in pages.
     pub max_transfer: usize,
-}
-
-/// What BAM knows about a page that FS_WRITE brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BamEntry {
-    /// The file.
-    pub ino: u64,
-    /// Block of the file, in pages.
-    pub offset: u32,
-    /// Where the block is now.
-    pub lpa: Lpa,
-    /// How much of it is the file's. A drive without room for names ([`DriveInfo::names`]) knows only [`FileEnd::WHOLE`].
-    pub end: FileEnd,
-}
-
-/// How much of the last page of an FS_WRITE belongs to the file, so that its size can be known after a failure. (The paper's
-/// fs_write names file and offset alone, PebbleSSD Table 1: append and fsync would have to write the inode.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileEnd {
-    /// Bytes of the last page that are the file's, 1 to 4096. Pages before it are the file's as a whole.
-    pub valid: u16,
-    /// The file became longer: it is at least as long as this page says.
-    pub grew: bool,
-}
-
-impl FileEnd {
-    /// A whole page of a file that has not grown.
-    pub const WHOLE: FileEnd = FileEnd { valid: PAGE_SIZE as u16, grew: false };
-
-    /// The end of page `at` of `pages` that one command brings, whose last page ends so.
-    pub fn of_page(self, at: usize, pages: usize) -> FileEnd {
-        if at + 1 == pages { self } else { FileEnd { valid: PAGE_SIZE as u16, ..self } }
-    }
-}
-
-/// Pages that REMAP keep gives a second name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemapRange {
-    /// First page.
-    pub src: Lpa,
-    /// Its second name.
-    pub dst: Lpa,
-    /// Number of pages.
-    pub count: u64,
-}
-
-impl RemapRange {
-    /// Ranges that a command carries at most: 16 B each in one page, as TRIM does (NVMe 1.4, section 6.7).
-    pub const MOST: usize = 256;
-    /// Pages that a command names at most: what the drive changes for one command it keeps together until all is done.
-    pub const MOST_PAGES: u64 = 1 << 16;
-}
-
-/// Two names of one page, as BAM keeps them for the host's recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BamName {
-    /// The older name: it ends with the next BAM_RESET.
-    pub src: Lpa,
-    /// The newest name, which stays.
-    pub dst: Lpa,
 }
 
 /// A command for the submission queue.
@@ -135,67 +76,8 @@ pub enum Command<'a> {
         /// Number of pages.
         count: u64,
     },
-    /// Vendor: commits a transaction (ByteFS section 4.3). All its stores must have been verified.
-    Commit {
-        /// The transaction.
-        tx: TxId,
-    },
-    /// Vendor: drops uncommitted log entries and flushes committed ones to flash (ByteFS section 4.7).
-    Recover,
-    /// Vendor: writes pages that are blocks of a file, and appends one entry for each to the file's list in BAM
-    /// (PebbleSSD section 4.2.2). Torn at page granularity if power fails before completion: each page with its entry.
-    FsWrite {
-        /// First page.
-        lpa: Lpa,
-        /// The content.
-        pages: &'a [Page],
-        /// The file.
-        ino: u64,
-        /// Block of the file that the first page is, in pages.
-        offset: u32,
-        /// How much of the last page is the file's.
-        end: FileEnd,
-        /// What is being written.
-        what: Structure,
-    },
-    /// Vendor: moves pages in the logical address space (PebbleSSD section 4.2.1), as if all had been read, written to
-    /// their new place and then trimmed where they were and nothing else has come. The ranges may overlap. Atomic: if power
-    /// fails before completion, all pages have moved or none; durable at completion. BAM entries move along.
-    Remap {
-        /// First page to be moved.
-        src: Lpa,
-        /// Where it goes.
-        dst: Lpa,
-        /// Number of pages.
-        count: u64,
-    },
-    /// Vendor: as if all pages had been read and written to their second names, and nothing else has come: `src` stays
-    /// ("copies the content of the mapping table entries", PebbleSSD section 4.2.1). Ranges are carried out in their order,
-    /// each as a whole where it overlaps itself. Both names read the page until one is written or trimmed, which ends that name
-    /// only; BAM_RESET ends the older names, and only the newest stays. Chains are allowed. Atomic and durable as
-    /// `Remap`; entries of BAM go to the newest name. Refused as a whole ([`DriveError::BamFull`]) where the names do not fit.
-    RemapKeep {
-        /// At most [`RemapRange::MOST`].
-        ranges: &'a [RemapRange],
-    },
-    /// Vendor: empties BAM's file tables and ends the older names of pages that have two, after a checkpoint of the host
-    /// (PebbleSSD section 5.2). Whoever recovers first trims, of each pair that [`Command::BamNames`] gives, the name that
-    /// it does not use: then the other one stays, whichever it is.
-    BamReset,
-    /// Vendor: appends the pages with several names to `out`, a pair for each older name, in the order of the older names.
-    /// For recovery.
-    BamNames {
-        /// Receives the pairs.
-        out: &'a mut Vec<BamName>,
-    },
-    /// Vendor: appends the entries of a file, or of all files, to `out`, in the order of their arrival. For recovery; of
-    /// two entries for one block of a file the later one is the newer.
-    BamRead {
-        /// The file; all where left out.
-        ino: Option<u64>,
-        /// Receives the entries.
-        out: &'a mut Vec<BamEntry>,
-    },
+    /// One of the firmware's own, which a file system asks for by [`Port::vendor`](crate::Port::vendor).
+    Vendor(&'a mut dyn Vendor),
 }
 
 /// Why the drive refused or failed.
@@ -454,9 +336,9 @@ pub trait Drive: Send + Sync {
     /// The same for loads of single lines that hold these bytes.
     fn look_ahead_lines(&self, at: &[ByteAddr]);
 
-    /// Whether a table of BAM is 90 % full: a flag in each completion, for which no time passes. A file system then writes a
-    /// checkpoint and resets BAM.
-    fn reset_wanted(&self) -> bool;
+    /// Whether the firmware asks for its host's attention: a flag in each completion, for which no time passes. The firmware says
+    /// what for: BAM asks for a reset when a table is 90 % full.
+    fn wants_attention(&self) -> bool;
 
     /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle. For
     /// the drain phase of a run.

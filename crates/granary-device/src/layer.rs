@@ -123,9 +123,9 @@ macro_rules! forward_drive_call {
             self.$inner.look_ahead_lines(at);
         }
     };
-    ($inner:ident reset_wanted) => {
-        fn reset_wanted(&self) -> bool {
-            self.$inner.reset_wanted()
+    ($inner:ident wants_attention) => {
+        fn wants_attention(&self) -> bool {
+            self.$inner.wants_attention()
         }
     };
     ($inner:ident settle) => {
@@ -232,7 +232,7 @@ macro_rules! plain_chains {
 
         fn look_ahead_lines(&self, _at: &[$crate::units::ByteAddr]) {}
 
-        fn reset_wanted(&self) -> bool {
+        fn wants_attention(&self) -> bool {
             false
         }
     };

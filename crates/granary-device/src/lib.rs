@@ -19,9 +19,9 @@ mod counters;
 mod devices;
 mod drive;
 mod layer;
-mod names;
 mod port;
 mod structure;
+pub mod vendor;
 
 pub use counters::{
     BamCounters, BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic,
@@ -29,11 +29,13 @@ pub use counters::{
 };
 pub use devices::{Devices, Missing, Need, Role};
 pub use drive::{
-    BamEntry, BamName, Chain, Command, Drive, DriveError, DriveInfo, FileEnd, RemapRange, Streamed,
-    load_one_by_one, load_pages_by_load, stream_by_store,
+    Chain, Command, Drive, DriveError, DriveInfo, Streamed, load_one_by_one, load_pages_by_load,
+    stream_by_store,
 };
 pub use port::{Port, Ticket};
 pub use structure::Structure;
+pub use vendor::pebble::{BamEntry, BamName, FileEnd, RemapRange};
+pub use vendor::{Extension, Vendor};
 
 // For the macros of `layer`, which are expanded elsewhere.
 #[doc(hidden)]

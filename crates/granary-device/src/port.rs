@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   read/write:  cpu(bio, DMA mapping, NVMe) -> Drive::submit -> sleep until completion -> cpu(completion, context switch)
-//!   FLUSH, TRIM carry no data: no DMA mapping.  COMMIT, RECOVER, BAM_RESET, BAM_READ, BAM_NAMES go to the queue directly: no bio
-//!                either.
+//!   FLUSH, TRIM carry no data: no DMA mapping.  Vendor commands say themselves what they cost (vendor.rs).
 //!   submit_*:    the same without the wait; Port::wait ends it
 //! ```
 //!
@@ -16,8 +15,9 @@
 //!
 //! Transfers larger than the drive's limit are split; the parts are in flight together.
 
-use crate::drive::{BamEntry, BamName, Command, Drive, DriveError, DriveInfo, FileEnd, RemapRange, Streamed};
+use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::structure::Structure;
+use crate::vendor::Vendor;
 use granary_sim::{core, costs, cpu, hold, now, preempt, quiet_until, sleep_until};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use std::sync::Arc;
@@ -84,17 +84,22 @@ impl Port {
     fn submit(&self, command: Command<'_>) -> Result<Ticket, DriveError> {
         let c = costs();
         cpu(c.nvme_submit
-            + match command {
+            + match &command {
                 Command::Read { .. } | Command::Write { .. } => c.bio_submit + c.dma_map,
-                Command::FsWrite { .. } => c.bio_submit + c.dma_map,
-                Command::Flush | Command::Trim { .. } | Command::Remap { .. } => c.bio_submit,
-                Command::RemapKeep { .. } => c.bio_submit,
-                Command::BamRead { .. } | Command::BamNames { .. } => c.dma_map,
-                Command::Commit { .. } | Command::Recover | Command::BamReset => Nanos::ZERO,
+                Command::Flush | Command::Trim { .. } => c.bio_submit,
+                Command::Vendor(own) => own.host_cost(c),
             });
         preempt();
         let done = self.drive.submit(now(), command)?;
         Ok(Ticket { done, commands: 1 })
+    }
+
+    /// Starts a vendor command; its answer is in it, but must not be used before [`Port::wait`].
+    ///
+    /// # Errors
+    /// [`DriveError::Unsupported`]: the firmware does not know it; else as [`Drive::submit`].
+    pub fn submit_vendor(&self, command: &mut dyn Vendor) -> Result<Ticket, DriveError> {
+        self.submit(Command::Vendor(command))
     }
 
     /// Waits until the commands have completed.
@@ -186,91 +191,6 @@ impl Port {
     /// Tells the drive that pages are no longer needed. Not waited for: a lost trim costs space, not data.
     pub fn trim(&self, lpa: Lpa, count: u64) -> Result<Ticket, DriveError> {
         self.submit(Command::Trim { lpa, count })
-    }
-
-    /// Starts the COMMIT of a transaction. Commits complete in the order in which they are submitted.
-    pub fn submit_commit(&self, tx: TxId) -> Result<Ticket, DriveError> {
-        self.submit(Command::Commit { tx })
-    }
-
-    /// Starts writing blocks of a file, with their entries in BAM (PebbleSSD); `end` is of the last page.
-    pub fn submit_fs_write(
-        &self,
-        lpa: Lpa,
-        pages: &[Page],
-        ino: u64,
-        offset: u32,
-        end: FileEnd,
-        what: Structure,
-    ) -> Result<Ticket, DriveError> {
-        let max = self.info.max_transfer;
-        let mut all = Ticket::NONE;
-        for (i, part) in pages.chunks(max).enumerate() {
-            let (lpa, offset) = (lpa.offset((i * max) as u64), offset + (i * max) as u32);
-            let end = end.of_page(i * max + part.len() - 1, pages.len());
-            all = all.and(self.submit(Command::FsWrite { lpa, pages: part, ino, offset, end, what })?);
-        }
-        Ok(all)
-    }
-
-    /// Starts moving pages in the logical address space (PebbleSSD).
-    pub fn submit_remap(&self, src: Lpa, dst: Lpa, count: u64) -> Result<Ticket, DriveError> {
-        self.submit(Command::Remap { src, dst, count })
-    }
-
-    /// Starts giving pages second names (PebbleSSD), by as many commands as [`RemapRange::MOST`] ranges and
-    /// [`RemapRange::MOST_PAGES`] pages ask for: each of them is carried out whole or not at all.
-    ///
-    /// # Errors
-    /// [`DriveError::BamFull`] where the names do not fit: of the command that was refused nothing has changed.
-    pub fn submit_remap_keep(&self, ranges: &[RemapRange]) -> Result<Ticket, DriveError> {
-        let (mut all, mut from, mut pages) = (Ticket::NONE, 0, 0);
-        for (i, range) in ranges.iter().enumerate() {
-            if i - from == RemapRange::MOST || (i > from && pages + range.count > RemapRange::MOST_PAGES) {
-                all = all.and(self.submit(Command::RemapKeep { ranges: &ranges[from..i] })?);
-                (from, pages) = (i, 0);
-            }
-            pages += range.count;
-        }
-        if from < ranges.len() {
-            all = all.and(self.submit(Command::RemapKeep { ranges: &ranges[from..] })?);
-        }
-        Ok(all)
-    }
-
-    /// Whether a table of BAM is 90 % full, so that a checkpoint and a reset should come (PebbleSSD).
-    pub fn reset_wanted(&self) -> bool {
-        self.drive.reset_wanted()
-    }
-
-    /// Pages that have several names: a pair for each older one (PebbleSSD).
-    pub fn bam_names(&self) -> Result<Vec<BamName>, DriveError> {
-        let mut out = Vec::new();
-        let t = self.submit(Command::BamNames { out: &mut out })?;
-        self.wait(t);
-        Ok(out)
-    }
-
-    /// Empties BAM's tables (PebbleSSD).
-    pub fn bam_reset(&self) -> Result<(), DriveError> {
-        let t = self.submit(Command::BamReset)?;
-        self.wait(t);
-        Ok(())
-    }
-
-    /// The entries of a file, or of all files, in the order of their arrival (PebbleSSD).
-    pub fn bam_read(&self, ino: Option<u64>) -> Result<Vec<BamEntry>, DriveError> {
-        let mut out = Vec::new();
-        let t = self.submit(Command::BamRead { ino, out: &mut out })?;
-        self.wait(t);
-        Ok(out)
-    }
-
-    /// RECOVER: the firmware drops what was not committed and flushes the rest.
-    pub fn recover(&self) -> Result<(), DriveError> {
-        let t = self.submit(Command::Recover)?;
-        self.wait(t);
-        Ok(())
     }
 
     /// Loads bytes through the byte window.

@@ -18,6 +18,7 @@ use crate::layout::summary::{COMPACT_FIRST, COMPACT_NEXT, JOURNAL_BYTES, SUMMARY
 use crate::layout::{BLOCK_SIZE, BlockBytes, bit, corrupt, is_real, put16, put32, set_bit};
 use crate::nodes::Batch;
 use crate::segs::{Segs, log};
+use granary_device::vendor::pebble::Bam;
 use granary_device::{Structure, Ticket};
 use granary_sim::{now, sleep_until};
 use granary_units::{Lpa, Nanos, Page};
@@ -319,7 +320,7 @@ impl F2fs {
         self.last.lock().version += 1;
         if self.uses_bam() {
             // It has all that BAM knows; and nothing of what it freed is used again before.
-            self.port.bam_reset()?;
+            self.port.require::<Bam>()?.reset()?;
         }
         let freed = self.segs.lock().committed();
         self.nat.committed();

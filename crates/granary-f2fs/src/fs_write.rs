@@ -24,6 +24,7 @@ use crate::layout::{NULL_ADDR, corrupt, is_real};
 use crate::node::{Node, node};
 use crate::nodes::Batch;
 use crate::segs::log;
+use granary_device::vendor::pebble::Bam;
 use granary_device::{DriveError, FileEnd, Structure, Ticket};
 use granary_units::{Lpa, Page};
 use granary_vfs::{FileKind, Result};
@@ -96,7 +97,14 @@ impl F2fs {
             let valid = end.saturating_sub(last * BS).clamp(1, BS) as u16;
             let end = FileEnd { valid, grew: end > blocks.before };
             let lpa = Lpa(run[0].0.0 as u64);
-            match self.port.submit_fs_write(lpa, &pages, key, first as u32, end, Structure::Data) {
+            match self.port.require::<Bam>()?.submit_fs_write(
+                lpa,
+                &pages,
+                key,
+                first as u32,
+                end,
+                Structure::Data,
+            ) {
                 Ok(written) => ticket = ticket.and(written),
                 Err(DriveError::BamFull(_)) => {
                     self.spoil(ino);
@@ -118,7 +126,7 @@ impl F2fs {
             return Ok(0);
         }
         let mut files: BTreeMap<u32, Told> = BTreeMap::new();
-        for e in self.port.bam_read(None)? {
+        for e in self.port.require::<Bam>()?.read(None)? {
             let ino = e.ino as u32;
             if e.ino != F2fs::key(version, ino) || rolled.contains(&ino) {
                 continue;

@@ -63,7 +63,7 @@ impl F2fs {
         if self.too_many_dirty_nodes() && !self.due.swap(true, Relaxed) {
             self.daemons.lock().iter().for_each(|d| d.kick());
         }
-        if self.uses_bam() && self.port.reset_wanted() {
+        if self.uses_bam() && self.port.drive().wants_attention() {
             self.checkpoint(false)?;
         }
         let room = self.room(data);

@@ -13,6 +13,7 @@
 //! Source: PebbleSSD sections 4.2.1 and 5.2 (F2FS-opt).
 
 use crate::F2fs;
+use granary_device::vendor::pebble::Bam;
 use granary_device::{DriveError, RemapRange};
 use granary_units::Lpa;
 use granary_vfs::Result;
@@ -25,7 +26,7 @@ impl F2fs {
     pub(crate) fn remap(&self, from: &[u32], to: &[u32]) -> Result<bool> {
         let pages = |blocks: &[u32]| blocks.iter().map(|at| Lpa(*at as u64)).collect::<Vec<_>>();
         let pairs = pages(from).into_iter().zip(pages(to));
-        match self.port.submit_remap_keep(&RemapRange::of_pairs(pairs)) {
+        match self.port.require::<Bam>()?.submit_remap_keep(&RemapRange::of_pairs(pairs)) {
             Ok(ticket) => {
                 self.port.wait(ticket);
                 self.stats.lock().remapped += from.len() as u64;
@@ -50,6 +51,7 @@ impl F2fs {
             let at = u32::try_from(lpa.0).unwrap_or(u32::MAX);
             self.geo.in_main(at) && self.segs.lock().is_valid(at)
         };
-        Ok(self.port.settle_names(valid)?)
+        let Some(bam) = self.port.vendor::<Bam>() else { return Ok(()) };
+        Ok(bam.settle_names(valid)?)
     }
 }

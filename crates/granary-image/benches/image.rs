@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "the criterion benches use the rest")]
 mod cpu_time;
 
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, Role, Streamed, Structure};
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_mssd::{DriveConfig, Mode};
@@ -117,7 +118,7 @@ fn fill_log(drive: &dyn Drive, lines: u64, most: u64) -> u64 {
             break;
         }
         if entries % 12 == 11 {
-            drive.submit(now, Command::Commit { tx: group }).expect("commits");
+            drive.submit(now, Command::Vendor(&mut Commit { tx: group })).expect("commits");
         }
         entries += 1;
     }
@@ -145,7 +146,7 @@ fn recovery(dir: &Path, lines: u64) {
     line("open the image, not closed cleanly", 1, t);
     println!("    {:.3} s of processor time", (cpu_time::on_cpu() - cpu) as f64 / 1e9);
     let (t, cpu, all) = (Instant::now(), cpu_time::on_cpu(), cpu_time::all_threads());
-    let done = drive.submit(Nanos::ZERO, Command::Recover).expect("recovers");
+    let done = drive.submit(Nanos::ZERO, Command::Vendor(&mut Recover)).expect("recovers");
     line("RECOVER: scan and flush", entries, t);
     println!(
         "    {:.3} s of processor time, all threads {:.2} s",

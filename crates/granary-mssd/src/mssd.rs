@@ -32,16 +32,17 @@ pub use kept::{Kept, Unfinished};
 
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::firmware::bam::{Bam, FileBlock};
-use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
-use crate::firmware::{Cores, Firmware};
+use crate::firmware::{Backend, Cores, Firmware};
 use crate::link::Link;
 use crate::link::wc::{HeldLine, WriteCombining};
 use crate::power::{InFlight, Seen};
 use granary_device::Structure;
+use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
-use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, RemapRange, Streamed};
+use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, RemapRange, Streamed, Vendor};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
@@ -65,7 +66,7 @@ pub struct Mssd {
 struct State {
     link: Link,
     wc: WriteCombining,
-    firmware: Firmware,
+    firmware: Box<dyn Firmware>,
     backend: Backend,
     bam: Option<Bam>,
     /// When the last posted line is in the firmware's hands.
@@ -101,16 +102,21 @@ impl Mssd {
     }
 
     fn in_memory(config: &DriveConfig, backend: Backend) -> Mssd {
-        let firmware = match config.firmware.mode {
-            Mode::Log => Firmware::Log(Log::new(&config.at_clock())),
-            Mode::Cache => Firmware::Cache(Cache::new(config)),
+        let firmware: Box<dyn Firmware> = match config.firmware.mode {
+            Mode::Log => Box::new(Log::new(&config.at_clock())),
+            Mode::Cache => Box::new(Cache::new(config)),
         };
         let bam =
             config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.firmware.names(), config.pages()));
         Mssd::over(config, firmware, bam, backend)
     }
 
-    fn over(config: &DriveConfig, firmware: Firmware, bam: Option<Bam>, mut backend: Backend) -> Mssd {
+    fn over(
+        config: &DriveConfig,
+        firmware: Box<dyn Firmware>,
+        bam: Option<Bam>,
+        mut backend: Backend,
+    ) -> Mssd {
         if bam.is_some() {
             backend.keep_p2l();
         }
@@ -209,10 +215,7 @@ impl Mssd {
 
     /// Bytes of drive DRAM that the log's index takes (0 in cache mode); the paper reports 21 MB for a 256 MB log.
     pub fn index_memory(&self) -> usize {
-        match &self.state.lock().firmware {
-            Firmware::Log(log) => log.index_memory(),
-            Firmware::Cache(_) => 0,
-        }
+        self.state.lock().firmware.index_memory()
     }
 
     /// One command; see [`Drive::submit`].
@@ -233,26 +236,60 @@ impl Mssd {
                 self.range(lpa, count)?;
                 self.call(now, |s| s.trim(c, now, lpa, count))
             }
-            Command::Commit { tx } => self.call(now, |s| s.commit(c, now, tx)),
-            Command::Recover => self.call(now, |s| s.recover(c, now)),
-            Command::FsWrite { lpa, pages, ino, offset, end, what } => {
-                self.range(lpa, pages.len() as u64)?;
-                self.file_range(offset, pages.len() as u64)?;
-                self.call(now, |s| s.fs_write(c, now, lpa, pages, FileBlock { ino, offset, end }, what))
-            }
-            Command::Remap { src, dst, count } => {
-                self.range(src, count)?;
-                self.range(dst, count)?;
-                self.call(now, |s| s.remap(c, now, src, dst, count))
-            }
-            Command::RemapKeep { ranges } => {
-                self.keep_range(ranges)?;
-                self.call(now, |s| s.remap_keep(c, now, ranges))
-            }
-            Command::BamNames { out } => self.call(now, |s| s.bam_names(c, now, out)),
-            Command::BamReset => self.call(now, |s| s.bam_reset(c, now)),
-            Command::BamRead { ino, out } => self.call(now, |s| s.bam_read(c, now, ino, out)),
+            Command::Vendor(own) => self.serve_vendor(c, now, own),
         }
+    }
+
+    /// A command of the firmware.
+    fn serve_vendor(&self, c: &DriveConfig, now: Nanos, own: &mut dyn Vendor) -> Result<Nanos, DriveError> {
+        if let Some(Commit { tx }) = own.get() {
+            return self.call(now, |s| s.commit(c, now, *tx));
+        }
+        if own.get::<Recover>().is_some() {
+            return self.call(now, |s| s.recover(c, now));
+        }
+        if let Some(served) = self.serve_bam(c, now, own) {
+            return served;
+        }
+        self.call(now, |s| {
+            let t = s.accept(c, now);
+            let done = s.firmware.serve(&mut s.backend, t, own);
+            done.map(|done| done + c.link.nvme.completion)
+        })
+    }
+
+    /// A command of BAM, if it is one.
+    fn serve_bam(
+        &self,
+        c: &DriveConfig,
+        now: Nanos,
+        own: &mut dyn Vendor,
+    ) -> Option<Result<Nanos, DriveError>> {
+        if let Some(FsWrite { lpa, pages, ino, offset, end, what }) = own.get_mut() {
+            let (lpa, ino, offset, end, what) = (*lpa, *ino, *offset, *end, *what);
+            let within = self.range(lpa, pages.len() as u64);
+            let within = within.and_then(|()| self.file_range(offset, pages.len() as u64));
+            let block = FileBlock { ino, offset, end };
+            return Some(
+                within.and_then(|()| self.call(now, |s| s.fs_write(c, now, lpa, pages, block, what))),
+            );
+        }
+        if let Some(&Remap { src, dst, count }) = own.get() {
+            let within = self.range(src, count).and_then(|()| self.range(dst, count));
+            return Some(within.and_then(|()| self.call(now, |s| s.remap(c, now, src, dst, count))));
+        }
+        if let Some(RemapKeep { ranges }) = own.get() {
+            let within = self.keep_range(ranges);
+            return Some(within.and_then(|()| self.call(now, |s| s.remap_keep(c, now, ranges))));
+        }
+        if let Some(BamNames { out }) = own.get_mut() {
+            return Some(self.call(now, |s| s.bam_names(c, now, out)));
+        }
+        if own.get::<BamReset>().is_some() {
+            return Some(self.call(now, |s| s.bam_reset(c, now)));
+        }
+        let BamRead { ino, out } = own.get_mut()?;
+        Some(self.call(now, |s| s.bam_read(c, now, *ino, out)))
     }
 
     fn range(&self, lpa: Lpa, pages: u64) -> Result<(), DriveError> {
@@ -327,10 +364,28 @@ impl State {
 
     #[inline]
     fn advance(&mut self, now: Nanos) {
+        self.backend.pump(now);
         self.firmware.pump(&mut self.backend, now);
         self.backend.pass(now);
         self.link.pass(now);
         self.backend.cores.pass(now);
+    }
+
+    /// Whether anything of a page is kept anywhere: a trim of the others changes nothing.
+    #[inline]
+    fn holds(&self, lpa: Lpa) -> bool {
+        self.firmware.holds(lpa) || self.backend.holds(lpa)
+    }
+
+    /// Whether a page has content that is kept: of a page without, a cache may hold the zeros that it reads as.
+    fn has_content(&self, lpa: Lpa) -> bool {
+        self.firmware.holds_newer(lpa) || self.backend.holds(lpa)
+    }
+
+    /// Moves everything to flash; returns when it is there.
+    fn settle_all(&mut self, t: Nanos) -> Result<Nanos, DriveError> {
+        let t = self.firmware.settle(&mut self.backend, t)?;
+        Ok(self.backend.drain(t))
     }
 
     /// The processor's part of the gc that a call at `now` led to, before which `copied` pages had been copied: an entry of the
@@ -364,14 +419,17 @@ impl State {
     }
 
     fn counters(&self) -> DriveCounters {
-        let (log, cache) = self.firmware.counters();
         let (buffer, flash) = self.backend.counters();
         let (link_to_drive, link_to_host) = self.link.busy();
         let (planes, channels) = self.backend.busy();
         let busy =
             BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.busy(), channels, planes };
         let bam = self.bam.as_ref().map_or_else(Default::default, Bam::counters);
-        DriveCounters { link: self.traffic, flash, log, cache, buffer, bam, commands: self.commands, busy }
+        let rest = DriveCounters::default();
+        let mut all =
+            DriveCounters { link: self.traffic, flash, buffer, bam, commands: self.commands, busy, ..rest };
+        self.firmware.count(&mut all);
+        all
     }
 
     fn counters_at(&self, now: Nanos) -> DriveCounters {
@@ -388,15 +446,12 @@ impl State {
         let mut bad = self.backend.check();
         bad.extend(self.firmware.check());
         if let Some(bam) = &self.bam {
-            bad.extend(bam.check(|lpa| self.firmware.has_content(&self.backend, lpa)));
+            bad.extend(bam.check(|lpa| self.has_content(lpa)));
         }
         let c = self.counters();
         let sum = |a: &[u64; Structure::COUNT]| a.iter().sum::<u64>();
         let (page, line) = (PAGE_SIZE as u64, LINE_SIZE as u64);
-        let taken = match self.firmware {
-            Firmware::Log(_) => c.log.lines,
-            Firmware::Cache(_) => c.cache.lines,
-        };
+        let taken = self.firmware.lines();
         for (what, left, right) in [
             ("block reads", sum(&c.link.block_read), c.commands.read_pages * page),
             ("block writes", sum(&c.link.block_write), c.commands.write_pages * page),
@@ -503,14 +558,11 @@ impl Drive for Mssd {
     fn look_ahead_lines(&self, at: &[ByteAddr]) {
         let s = self.state.lock();
         let mut missed = Vec::with_capacity(at.len());
-        match &s.firmware {
-            Firmware::Log(log) => log.look_ahead(at, &mut missed),
-            Firmware::Cache(_) => missed.extend(at.iter().map(|at| at.lpa())),
-        }
+        s.firmware.look_ahead(at, &mut missed);
         s.backend.look_ahead(&missed);
     }
 
-    fn reset_wanted(&self) -> bool {
+    fn wants_attention(&self) -> bool {
         self.state.lock().bam.as_ref().is_some_and(Bam::is_nearly_full)
     }
 
@@ -518,8 +570,7 @@ impl Drive for Mssd {
         self.call(now, |s| {
             let t = now.max(s.in_flight.last()).max(s.posted);
             s.acknowledge(t);
-            let State { firmware, backend, .. } = s;
-            firmware.settle(backend, t)
+            s.settle_all(t)
         })
     }
 

@@ -20,6 +20,7 @@
 
 use crate::geometry::Geometry;
 use crate::layout::corrupt;
+use granary_device::vendor::pebble::Bam;
 use granary_device::{Port, Structure, Ticket};
 use granary_units::{Lpa, Page};
 use granary_vfs::Result;
@@ -75,7 +76,7 @@ impl Media {
     /// The drive's.
     pub fn end_old_addresses(&self) -> Result<()> {
         self.era.fetch_add(1, SeqCst);
-        Ok(self.port.bam_reset()?)
+        Ok(self.port.require::<Bam>()?.reset()?)
     }
 
     fn check(&self, at: u64) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::construct::submit;
 use crate::log::Log;
 use crate::media::Media;
 use crate::segments::Segments;
+use granary_device::vendor::pebble::Bam;
 use granary_device::{DriveError, FileEnd, RemapRange, Structure, Ticket};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::Result;
@@ -31,7 +32,7 @@ impl Nilfs2 {
         }
         self.bam_used.store(true, Relaxed);
         let pairs = moves.iter().map(|(src, dst)| (Lpa(*src), Lpa(*dst)));
-        match self.media.port.submit_remap_keep(&RemapRange::of_pairs(pairs)) {
+        match self.media.port.require::<Bam>()?.submit_remap_keep(&RemapRange::of_pairs(pairs)) {
             Ok(ticket) => self.media.port.wait(ticket),
             Err(DriveError::BamFull(_)) => {
                 let mut ticket = Ticket::NONE;
@@ -64,7 +65,7 @@ impl Nilfs2 {
             let grown = log.grown.filter(|_| run.last().map(|(at, _)| *at) == last);
             let end = FileEnd { valid: grown.unwrap_or(PAGE_SIZE as u16), grew: grown.is_some() };
             let (lpa, offset) = (Lpa(run[0].0), run[0].1 as u32);
-            match port.submit_fs_write(lpa, &pages, *ino, offset, end, Structure::Data) {
+            match port.require::<Bam>()?.submit_fs_write(lpa, &pages, *ino, offset, end, Structure::Data) {
                 Ok(t) => ticket = ticket.and(t),
                 Err(DriveError::BamFull(_)) => return Ok(ticket.and(submit(port, log)?)),
                 Err(e) => return Err(e.into()),
@@ -94,5 +95,6 @@ impl Nilfs2 {
 /// # Errors
 /// The drive's.
 pub(crate) fn settle_names(media: &Media, segs: &Segments) -> Result<()> {
-    Ok(media.port.settle_names(|lpa| media.geo.holds(lpa.0) && segs.is_written(lpa.0))?)
+    let Some(bam) = media.port.vendor::<Bam>() else { return Ok(()) };
+    Ok(bam.settle_names(|lpa| media.geo.holds(lpa.0) && segs.is_written(lpa.0))?)
 }

@@ -36,7 +36,7 @@ impl Nilfs2 {
         if self.options.cp.is_none() {
             if self.options.fs_write_fsync {
                 self.sync_together(asked)?;
-                if self.media.port.reset_wanted() {
+                if self.media.port.drive().wants_attention() {
                     self.construct()?;
                 }
             } else {

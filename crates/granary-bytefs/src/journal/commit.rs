@@ -22,6 +22,7 @@ use crate::journal::redo::{Image, Redo};
 use crate::journal::tx::ManyBits;
 use crate::space::Run;
 use granary_device::Port;
+use granary_device::vendor::transactions::Transactions;
 use granary_sim::sync::{Condvar, Mutex};
 use granary_units::TxId;
 use granary_vfs::{FsError, Result};
@@ -284,7 +285,7 @@ impl Journal {
             return redo.commit(port, images);
         }
         self.verify(port)?;
-        let done = port.submit_commit(tx)?;
+        let done = port.require::<Transactions>()?.submit_commit(tx)?;
         port.wait(done);
         Ok(())
     }

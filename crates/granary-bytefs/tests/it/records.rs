@@ -2,6 +2,7 @@
 
 use crate::common::{format, in_world, small_mssd, strict, until_power_fails};
 use granary_bytefs::{DataMode, MountOptions, mount, repair};
+use granary_device::vendor::transactions::Transactions;
 use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, power_fail, sleep_until};
@@ -86,7 +87,7 @@ fn a_repair_drops_damaged_records_and_what_was_made_on_them() {
             sleep_until(t);
             sleep_until(drive.power_on(now()).expect("power on"));
             let port = Port::new(drive);
-            port.recover().expect("the drive's log");
+            port.require::<Transactions>().and_then(|log| log.recover()).expect("the drive's log");
             let pages = full_of(&port, 3);
             assert_eq!(pages.len(), 2, "the record waits for its checkpoint");
             // The journal area begins with the table: the line of an entry whose record begins before these pages.
@@ -146,7 +147,7 @@ fn a_power_failure_while_a_data_journal_is_mended_changes_nothing_of_what_is_dro
         sleep_until(t);
         sleep_until(drive.power_on(now()).expect("power on"));
         let port = Port::new(drive);
-        port.recover().expect("the drive's log");
+        port.require::<Transactions>().and_then(|log| log.recover()).expect("the drive's log");
         damage(&port, full_of(&port, 3)[1], 77);
         sleep_until(begin);
         port

@@ -2,6 +2,8 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Effort, Explorer, Failure, Target};
+use granary_device::vendor::pebble::{Remap, RemapKeep};
+use granary_device::vendor::transactions::Commit;
 use granary_device::{Command, Devices, Drive, DriveError, DriveInfo, Streamed, Structure, stream_by_store};
 use granary_sim::HostCosts;
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
@@ -86,7 +88,7 @@ impl Forgetful {
 }
 
 impl Drive for Forgetful {
-    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, traffic, counters, counters_at, check);
 
     fn track_in_flight(&self, on: bool) {
         self.inner.track_in_flight(on);
@@ -137,15 +139,18 @@ impl Drive for Forgetful {
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
-        if matches!(command, Command::Commit { .. }) && self.forgets(Bug::LostCommit, 20) {
+        if matches!(&command, Command::Vendor(own) if own.get::<Commit>().is_some())
+            && self.forgets(Bug::LostCommit, 20)
+        {
             return Ok(now);
         }
-        if let Command::RemapKeep { ranges } = &command
+        if let Command::Vendor(own) = &command
+            && let Some(RemapKeep { ranges }) = own.get()
             && self.bug == Bug::MovedName
         {
             let mut done = now;
-            for r in *ranges {
-                let moved = Command::Remap { src: r.src, dst: r.dst, count: r.count };
+            for r in ranges {
+                let moved = Command::Vendor(&mut Remap { src: r.src, dst: r.dst, count: r.count });
                 done = done.max(self.inner.submit(now, moved)?);
             }
             return Ok(done);

@@ -4,6 +4,8 @@
 //! of a run, parts that cross a page.
 
 use crate::mutate::Numbers;
+use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, DriveError, FileEnd, RemapRange, Streamed, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
@@ -77,26 +79,30 @@ fn ask(drive: &dyn Drive, now: Nanos, end: u64, n: &mut Numbers<'_>) -> Result<N
         }
         3 => drive.submit(now, Command::Flush),
         4 => drive.submit(now, Command::Trim { lpa, count: n.wild(end) }),
-        5 => drive.submit(now, Command::Commit { tx }),
-        6 => drive.submit(now, Command::Recover),
+        5 => drive.submit(now, Command::Vendor(&mut Commit { tx })),
+        6 => drive.submit(now, Command::Vendor(&mut Recover)),
         7 => {
             let pages = vec![Page::word(n.wild(1000)); n.below(40)];
             let end = FileEnd { valid: n.short(), grew: n.byte().is_multiple_of(2) };
             let (ino, offset) = (n.wild(4), n.wild(64) as u32);
-            drive.submit(now, Command::FsWrite { lpa, pages: &pages, ino, offset, end, what: WHAT })
+            drive.submit(
+                now,
+                Command::Vendor(&mut FsWrite { lpa, pages: pages.to_vec(), ino, offset, end, what: WHAT }),
+            )
         }
-        8 => drive.submit(now, Command::Remap { src: lpa, dst: Lpa(n.wild(end)), count: n.wild(16) }),
+        8 => drive
+            .submit(now, Command::Vendor(&mut Remap { src: lpa, dst: Lpa(n.wild(end)), count: n.wild(16) })),
         9 => {
             let most = if n.byte().is_multiple_of(8) { 400 } else { 4 };
             let mut range = |_| RemapRange { src: Lpa(n.wild(end)), dst: Lpa(n.wild(end)), count: n.wild(8) };
             let ranges: Vec<RemapRange> = (0..most).map(&mut range).collect();
-            drive.submit(now, Command::RemapKeep { ranges: &ranges })
+            drive.submit(now, Command::Vendor(&mut RemapKeep { ranges: ranges.to_vec() }))
         }
-        10 => drive.submit(now, Command::BamReset),
-        11 => drive.submit(now, Command::BamNames { out: &mut Vec::new() }),
+        10 => drive.submit(now, Command::Vendor(&mut BamReset)),
+        11 => drive.submit(now, Command::Vendor(&mut BamNames::default())),
         12 => {
             let ino = n.byte().is_multiple_of(2).then(|| n.wild(4));
-            drive.submit(now, Command::BamRead { ino, out: &mut Vec::new() })
+            drive.submit(now, Command::Vendor(&mut BamRead { ino, out: Vec::new() }))
         }
         13 => {
             let mut out = vec![0; n.below(2 * PAGE_SIZE)];

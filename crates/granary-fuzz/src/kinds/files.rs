@@ -2,6 +2,7 @@
 //! and any other of its bytes.
 
 use crate::mutate::Numbers;
+use granary_device::vendor::transactions::Commit;
 use granary_device::{Command, Devices, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta, OpenOptions};
@@ -40,7 +41,7 @@ fn work(devices: &Devices) {
             now = drive.store(now, lpa.byte(), &[7; 64], granary_units::TxId(1), what).unwrap_or(now);
             now = drive.flush_lines(now, lpa.byte(), 64).and_then(|now| drive.verify(now)).unwrap_or(now);
         }
-        now = drive.submit(now, Command::Commit { tx: granary_units::TxId(1) }).unwrap_or(now);
+        now = drive.submit(now, Command::Vendor(&mut Commit { tx: granary_units::TxId(1) })).unwrap_or(now);
     }
 }
 

@@ -1,6 +1,7 @@
 //! PebbleSSD's tables on an image.
 
 use super::rig::with_ssd;
+use granary_device::vendor::pebble::{BamRead, BamReset, FsWrite, Remap};
 use granary_device::{BamEntry, Command, Drive, FileEnd, Structure};
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_mssd::{BamConfig, DriveConfig, Mode};
@@ -22,21 +23,17 @@ fn an_image_keeps_the_lists_in_their_order() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("image");
         Image::create(&path, &ImageDevices::ssd(config(mode)), ImageMeta::default(), false).expect("made");
-        let read = |d: &dyn Drive, ino| {
-            let mut out = Vec::new();
-            d.submit(Nanos::ZERO, Command::BamRead { ino, out: &mut out }).expect("read");
-            out
-        };
+        let read = |d: &dyn Drive, ino| BamRead::ask(d, Nanos::ZERO, ino).expect("read").0;
         let write = |d: &dyn Drive, lpa: u64, ino, offset| {
             let pages = [Page::word(lpa), Page::word(lpa + 1)];
-            let command = Command::FsWrite {
+            let command = Command::Vendor(&mut FsWrite {
                 lpa: Lpa(lpa),
-                pages: &pages,
+                pages: pages.to_vec(),
                 ino,
                 offset,
                 end: FileEnd::WHOLE,
                 what: WHAT,
-            };
+            });
             d.submit(Nanos::ZERO, command).expect("written");
         };
         let mut expected = Vec::new();
@@ -45,7 +42,8 @@ fn an_image_keeps_the_lists_in_their_order() {
             assert_eq!(read(&*drive, None), expected, "{mode:?}, round {round}");
             write(&*drive, 10 * round, 7 + round % 2, 5);
             write(&*drive, 10 * round + 4, 3, round as u32);
-            let remap = Command::Remap { src: Lpa(10 * round), dst: Lpa(100 + 10 * round), count: 2 };
+            let remap =
+                Command::Vendor(&mut Remap { src: Lpa(10 * round), dst: Lpa(100 + 10 * round), count: 2 });
             drive.submit(Nanos::ZERO, remap).expect("moved");
             // The first page that moved loses its content: its entry is dead.
             drive
@@ -63,7 +61,7 @@ fn an_image_keeps_the_lists_in_their_order() {
             image.close().expect("closed");
         }
         let (image, drive) = Image::open(&path, Durability::Process, false).map(with_ssd).expect("opens");
-        drive.submit(Nanos::ZERO, Command::BamReset).expect("reset");
+        drive.submit(Nanos::ZERO, Command::Vendor(&mut BamReset)).expect("reset");
         // The process dies.
         drop((image, drive));
         let (_image, drive) = Image::open(&path, Durability::Process, false).map(with_ssd).expect("opens");

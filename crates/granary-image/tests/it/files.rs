@@ -1,6 +1,7 @@
 //! Images on a real directory: making, opening, refusing, closing.
 
 use super::rig::with_ssd;
+use granary_device::vendor::transactions::Recover;
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
@@ -214,7 +215,7 @@ fn an_image_that_is_only_read_stays_as_it_is() {
     let before = content();
     for _ in 0..2 {
         let (image, drive) = Image::open(&path, Durability::Process, true).map(with_ssd).expect("opens");
-        drive.submit(Nanos::ZERO, Command::Recover).expect("recovers");
+        drive.submit(Nanos::ZERO, Command::Vendor(&mut Recover)).expect("recovers");
         (0..40).for_each(|l| assert_eq!(read(&*drive, l), bytes(l)));
         write(&*drive, 3, &bytes(99)).expect("taken, to be forgotten");
         assert_eq!(read(&*drive, 3), bytes(99));
@@ -321,7 +322,7 @@ fn lines_given_up_are_remembered_by_an_image() {
     drop(image);
     for _ in 0..2 {
         let (image, drive) = open();
-        now = drive.submit(Nanos::ZERO, Command::Recover).expect("recovered");
+        now = drive.submit(Nanos::ZERO, Command::Vendor(&mut Recover)).expect("recovered");
         for page in 0..40 {
             let mut out = [0; 64];
             for line in 0..20 {

@@ -2,6 +2,8 @@
 //! new one.
 
 use super::rig::with_ssd;
+use granary_device::vendor::pebble::{BamRead, FsWrite, Remap};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, FileEnd, Structure};
 use granary_image::host::{Host, memory::MemoryHost};
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
@@ -27,7 +29,7 @@ fn open(host: &MemoryHost) -> Result<(Image, Arc<dyn Drive>), ImageError> {
 fn open_as(host: &MemoryHost, options: OpenOptions) -> Result<(Image, Arc<dyn Drive>), ImageError> {
     let (image, drive) = Image::open_on(Arc::new(host.clone()), options).map(with_ssd)?;
     if drive.info().write_log {
-        drive.submit(Nanos::ZERO, Command::Recover).expect("recovered");
+        drive.submit(Nanos::ZERO, Command::Vendor(&mut Recover)).expect("recovered");
     }
     Ok((image, drive))
 }
@@ -196,7 +198,7 @@ fn an_open_drive_grows_in_the_midst_of_transactions_and_of_what_is_on_its_way() 
                     assert_holds(&drive, used);
                 }
                 if log {
-                    now = drive.submit(now, Command::Commit { tx }).expect("committed");
+                    now = drive.submit(now, Command::Vendor(&mut Commit { tx })).expect("committed");
                 }
                 now = drive.flush_lines(now, other, 24).expect("flushed");
                 drive.verify(now).expect("verified");
@@ -364,24 +366,25 @@ fn what_cannot_grow_while_it_is_open_says_so_and_goes_on() {
 
 fn fs_write(drive: &Arc<dyn Drive>, lpa: u64, ino: u64, offset: u32) {
     let pages = [page(lpa), page(lpa + 1)];
-    let command = Command::FsWrite {
+    let command = Command::Vendor(&mut FsWrite {
         lpa: Lpa(lpa),
-        pages: &pages,
+        pages: pages.to_vec(),
         ino,
         offset,
         end: FileEnd::WHOLE,
         what: Structure::Data,
-    };
+    });
     drive.submit(Nanos::ZERO, command).expect("written");
 }
 
 fn remap(drive: &Arc<dyn Drive>, src: u64, dst: u64, count: u64) {
-    drive.submit(Nanos::ZERO, Command::Remap { src: Lpa(src), dst: Lpa(dst), count }).expect("moved");
+    drive
+        .submit(Nanos::ZERO, Command::Vendor(&mut Remap { src: Lpa(src), dst: Lpa(dst), count }))
+        .expect("moved");
 }
 
 fn entries(drive: &Arc<dyn Drive>) -> Vec<(u64, u32, u64)> {
-    let mut out = Vec::new();
-    drive.submit(Nanos::ZERO, Command::BamRead { ino: None, out: &mut out }).expect("read");
+    let (out, _) = BamRead::ask(&**drive, Nanos::ZERO, None).expect("read");
     out.iter().map(|e| (e.ino, e.offset, e.lpa.0)).collect()
 }
 

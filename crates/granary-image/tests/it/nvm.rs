@@ -2,6 +2,7 @@
 //! implies the earlier ones, whichever device they were made to.
 
 use super::rig::options;
+use granary_device::vendor::transactions::Recover;
 use granary_device::{Command, Devices, Drive, DriveError, Role, Streamed, Structure};
 use granary_image::host::Host;
 use granary_image::host::memory::MemoryHost;
@@ -269,7 +270,7 @@ impl Rig {
         let mut blocks = vec![Page::ZERO; if has_ssd { BLOCKS as usize } else { 0 }];
         if let Some(ssd) = devices.get(Role::Ssd).map(|port| port.drive()) {
             if ssd.info().write_log {
-                ssd.submit(Nanos::ZERO, Command::Recover).expect("recovered");
+                ssd.submit(Nanos::ZERO, Command::Vendor(&mut Recover)).expect("recovered");
             }
             for (lpa, out) in (0..).zip(blocks.iter_mut()) {
                 let out = std::slice::from_mut(out);

@@ -1,6 +1,7 @@
 //! RECOVER of a log that takes many steps: pages go to `flash` and frames to the redo log beside the drive, in a thread.
 
 use super::rig::{options, with_ssd};
+use granary_device::vendor::transactions::Recover;
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
@@ -59,7 +60,7 @@ fn check(drive: &dyn Drive, pages: &[Page], when: &str) {
 }
 
 fn recover(drive: &dyn Drive) -> Result<(), DriveError> {
-    drive.submit(Nanos::from_secs(1), Command::Recover).map(drop)
+    drive.submit(Nanos::from_secs(1), Command::Vendor(&mut Recover)).map(drop)
 }
 
 /// The host stops at each write of RECOVER in turn, or within it: the drive says so and is read on, nothing is lost, and the

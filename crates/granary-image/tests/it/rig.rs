@@ -1,5 +1,7 @@
 //! A drive on an image in memory, driven by random commands, and what it must hold.
 
+use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Devices, Drive, DriveError, FileEnd, RemapRange, Role, Streamed, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
@@ -211,7 +213,7 @@ impl Rig {
                 for (line, data) in self.running.remove(&tx).unwrap_or_default() {
                     put_line(&mut next.pages, line, &data);
                 }
-                submit(Command::Commit { tx: TxId(tx) })
+                submit(Command::Vendor(&mut Commit { tx: TxId(tx) }))
             }
         }
     }
@@ -225,14 +227,14 @@ impl Rig {
                 let (first, ino, offset) = (self.page(rng), rng.below(8), rng.below(1000) as u32);
                 let n = (1 + rng.below(4)).min(last - first);
                 let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
-                let command = Command::FsWrite {
+                let command = Command::Vendor(&mut FsWrite {
                     lpa: Lpa(first),
-                    pages: &pages,
+                    pages: pages.to_vec(),
                     ino,
                     offset,
                     end: FileEnd::WHOLE,
                     what: WHAT,
-                };
+                });
                 let names = self.names();
                 let done = drive.submit(now, command).map(drop);
                 if let Err(DriveError::BamFull(_)) = done {
@@ -272,7 +274,9 @@ impl Rig {
                     return Ok(());
                 }
                 next.remap(src, dst, count);
-                drive.submit(now, Command::Remap { src: Lpa(src), dst: Lpa(dst), count }).map(drop)
+                drive
+                    .submit(now, Command::Vendor(&mut Remap { src: Lpa(src), dst: Lpa(dst), count }))
+                    .map(drop)
             }
             _ => self.reset(next),
         }
@@ -283,7 +287,9 @@ impl Rig {
         let mut out = Vec::new();
         if self.drive().info().names > 0 {
             // A host that has stopped takes nothing more; whoever asks learns it from the command itself.
-            let _ = self.drive().submit(self.now, Command::BamNames { out: &mut out });
+            if let Ok((names, _)) = BamNames::ask(&*self.drive(), self.now) {
+                out = names;
+            }
         }
         out.into_iter().map(|n| (n.src.0, n.dst.0)).collect()
     }
@@ -320,7 +326,7 @@ impl Rig {
         }
         let before = self.history.last().expect("history").clone();
         next.whole = true;
-        match self.drive().submit(self.now, Command::RemapKeep { ranges: &ranges }) {
+        match self.drive().submit(self.now, Command::Vendor(&mut RemapKeep { ranges: ranges.to_vec() })) {
             Err(DriveError::BamFull(_)) => {
                 *next = before;
                 self.reset(next)
@@ -334,7 +340,7 @@ impl Rig {
             next.pages[older as usize] = Page::ZERO;
         }
         (next.blocks, next.whole) = (BTreeMap::new(), true);
-        self.drive().submit(self.now, Command::BamReset).map(drop)
+        self.drive().submit(self.now, Command::Vendor(&mut BamReset)).map(drop)
     }
 
     /// A block write or trim voids what transactions stored there.
@@ -419,7 +425,7 @@ impl Rig {
     pub fn half_recover(&mut self) {
         let drive = self.drive();
         if drive.info().write_log {
-            let _ = drive.submit(self.now, Command::Recover);
+            let _ = drive.submit(self.now, Command::Vendor(&mut Recover));
         }
     }
 
@@ -430,7 +436,7 @@ impl Rig {
         self.now = Nanos::from_secs(2);
         drive.check().expect("consistent when opened");
         if drive.info().write_log {
-            drive.submit(self.now, Command::Recover).expect("recovered");
+            drive.submit(self.now, Command::Vendor(&mut Recover)).expect("recovered");
         }
         let pages = vec![Page::ZERO; self.config.pages() as usize];
         let mut found = Content { pages, blocks: BTreeMap::new(), whole: false };
@@ -439,8 +445,7 @@ impl Rig {
             drive.submit(self.now, Command::Read { lpa: Lpa(l as u64), out, what: WHAT }).expect("readable");
         }
         if drive.info().bam {
-            let mut entries = Vec::new();
-            drive.submit(self.now, Command::BamRead { ino: None, out: &mut entries }).expect("read");
+            let (entries, _) = BamRead::ask(&*drive, self.now, None).expect("read");
             let pages = entries.len();
             found.blocks = entries.into_iter().map(|e| (e.lpa.0, (e.ino, e.offset))).collect();
             assert_eq!(found.blocks.len(), pages, "two entries of one page");

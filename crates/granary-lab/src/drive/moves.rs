@@ -13,6 +13,7 @@
 use crate::error::LabError;
 use crate::memory;
 use crate::testbed::Testbed;
+use granary_device::vendor::pebble::{FsWrite, Remap};
 use granary_device::{Command, Drive, DriveError, FileEnd, Structure};
 use granary_mssd::{BamSpace, Mssd};
 use granary_sim::rng::Stream;
@@ -225,19 +226,26 @@ impl Run<'_> {
             *there = !*there;
         }
         let (before, after) = self.around(self.way != Way::Remap);
-        let command = match (self.way, step) {
-            (Way::Remap, _) => Command::Remap { src, dst, count: n },
-            (Way::ReadWrite, Step::Begin) => Command::Read { lpa: src, out: &mut self.page, what: WHAT },
-            (Way::Write, _) | (Way::ReadWrite, Step::Write { .. }) => {
-                Command::Write { lpa: dst, pages: &self.page, what: WHAT }
+        // A file for each thread; what its offset is costs nothing.
+        let (ino, offset) = (1 + piece / self.each, (piece % self.each) as u32);
+        let drive = &self.drive;
+        let done = match (self.way, step) {
+            (Way::Remap, _) => {
+                drive.submit(now + before, Command::Vendor(&mut Remap { src, dst, count: n }))?
             }
-            // A file for each thread; what its offset is costs nothing.
+            (Way::ReadWrite, Step::Begin) => {
+                drive.submit(now + before, Command::Read { lpa: src, out: &mut self.page, what: WHAT })?
+            }
+            (Way::Write, _) | (Way::ReadWrite, Step::Write { .. }) => {
+                drive.submit(now + before, Command::Write { lpa: dst, pages: &self.page, what: WHAT })?
+            }
             (Way::FsWrite, _) => {
-                let (ino, offset) = (1 + piece / self.each, (piece % self.each) as u32);
-                Command::FsWrite { lpa: dst, pages: &self.page, ino, offset, end: FileEnd::WHOLE, what: WHAT }
+                let (pages, end) = (self.page.to_vec(), FileEnd::WHOLE);
+                let command = &mut FsWrite { lpa: dst, pages, ino, offset, end, what: WHAT };
+                drive.submit(now + before, Command::Vendor(command))?
             }
         };
-        let done = self.drive.submit(now + before, command)? + after;
+        let done = done + after;
         if !last {
             return Ok((done, Step::Write { begun }));
         }

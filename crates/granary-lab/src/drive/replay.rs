@@ -17,6 +17,8 @@ use super::bench::JobResult;
 use super::trace::recorded::POWER;
 use super::trace::{Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
+use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, DriveCounters, DriveError, RemapRange, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, Payload};
@@ -361,7 +363,7 @@ impl Replay<'_> {
             }
             Op::Remap(src, dst, count) => {
                 let [src, dst] = [self.whole(r, src, count)?, self.whole(r, dst, count)?];
-                d.submit(now, Command::Remap { src, dst, count })?
+                d.submit(now, Command::Vendor(&mut Remap { src, dst, count }))?
             }
             Op::RemapKeep(ranges) => {
                 let mut placed = Vec::with_capacity(ranges.len());
@@ -369,11 +371,11 @@ impl Replay<'_> {
                     let [src, dst] = [self.whole(r, src, count)?, self.whole(r, dst, count)?];
                     placed.push(RemapRange { src, dst, count });
                 }
-                d.submit(now, Command::RemapKeep { ranges: &placed })?
+                d.submit(now, Command::Vendor(&mut RemapKeep { ranges: placed.to_vec() }))?
             }
-            Op::BamNames => d.submit(now, Command::BamNames { out: &mut Vec::new() })?,
-            Op::BamReset => d.submit(now, Command::BamReset)?,
-            Op::BamRead(ino) => d.submit(now, Command::BamRead { ino, out: &mut Vec::new() })?,
+            Op::BamNames => d.submit(now, Command::Vendor(&mut BamNames::default()))?,
+            Op::BamReset => d.submit(now, Command::Vendor(&mut BamReset))?,
+            Op::BamRead(ino) => d.submit(now, Command::Vendor(&mut BamRead { ino, out: Vec::new() }))?,
             Op::Flush => d.submit(now, Command::Flush)?,
             Op::Trim(lpa, pages) => {
                 let mut done = now;
@@ -382,8 +384,8 @@ impl Replay<'_> {
                 }
                 done
             }
-            Op::Commit(tx) => d.submit(now, Command::Commit { tx })?,
-            Op::Recover => d.submit(now, Command::Recover)?,
+            Op::Commit(tx) => d.submit(now, Command::Vendor(&mut Commit { tx }))?,
+            Op::Recover => d.submit(now, Command::Vendor(&mut Recover))?,
             Op::Load(at, len, what) => {
                 let at = self.bytes_at(r, at, len)?;
                 r.bytes.resize(len as usize, 0);
@@ -474,15 +476,16 @@ impl Replay<'_> {
                     Written::Unknown(_) => r.pages.extend(some.map(|i| Page::word(n << 8 | i))),
                 }
                 let (lpa, pages) = (lpa.offset(from), &r.pages[..]);
-                let command = match file {
-                    None => Command::Write { lpa, pages, what },
+                let taken = match file {
+                    None => self.drive.submit(now, Command::Write { lpa, pages, what })?,
                     Some(FileBlock { ino, offset, end }) => {
                         let offset = offset.saturating_add((nth - pages.len() as u64) as u32);
                         let end = end.of_page(nth as usize - 1, written.count() as usize);
-                        Command::FsWrite { lpa, pages, ino, offset, end, what }
+                        let command = &mut FsWrite { lpa, pages: pages.to_vec(), ino, offset, end, what };
+                        self.drive.submit(now, Command::Vendor(command))?
                     }
                 };
-                done = done.max(self.drive.submit(now, command)?);
+                done = done.max(taken);
             }
         }
         Ok(done)

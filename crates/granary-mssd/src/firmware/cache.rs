@@ -23,18 +23,17 @@ mod units;
 mod uses;
 
 use crate::config::DriveConfig;
-use crate::firmware::buffer::Backend;
+use crate::firmware::{Backend, Firmware};
 use crate::saved::layout::{BYTES, CACHED_PAGE, LIVE, Layout, SLOT_ENTRY};
 use chain::Chain;
-use granary_device::CacheCounters;
-use granary_device::{DriveError, Streamed};
+use granary_device::{CacheCounters, DriveCounters, DriveError, Streamed};
 use granary_flash::Cause;
 use granary_redo::files::DRAM;
 use granary_redo::redo::Redo;
 use granary_redo::region::Region as DramFile;
 use granary_redo::{ImageError, long, word};
 use granary_sim::rng::Stream;
-use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, prefetch, prefetch_at};
+use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId, prefetch, prefetch_at};
 use rustc_hash::FxHashMap;
 use uses::Uses;
 
@@ -139,14 +138,6 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The image keeps slots and pages at other places from now on.
-    pub(crate) fn rebase(&mut self, layout: &Layout) {
-        if let Some((slots, pages)) = &mut self.redo {
-            slots.rebase(layout.slots);
-            pages.rebase(layout.cache);
-        }
-    }
-
     fn load_slot(
         &mut self,
         pages: u64,
@@ -187,14 +178,6 @@ impl Cache {
         Ok(())
     }
 
-    /// Moves the changes since the last time to the end of `out`.
-    pub(crate) fn drain_redo(&mut self, out: &mut Vec<u8>) {
-        if let Some((slots, pages)) = &mut self.redo {
-            slots.drain_into(out);
-            pages.drain_into(out);
-        }
-    }
-
     /// A slot's page is dirty and has this content; only `lines` of it are new where they are given.
     fn save(&mut self, slot: u32, lines: Option<(usize, &[u8])>) {
         let Some((slots, pages)) = &mut self.redo else { return };
@@ -224,16 +207,6 @@ impl Cache {
         if let Some((slots, _)) = &mut self.redo {
             slots.put(slot as u64 * SLOT_ENTRY, &[0; SLOT_ENTRY as usize]);
         }
-    }
-
-    /// What was counted.
-    pub fn counters(&self) -> CacheCounters {
-        self.counters
-    }
-
-    /// When the page that came last had a slot: what is stored to it is kept from then on, before its old content is there.
-    pub fn admitted(&self) -> Nanos {
-        self.admitted
     }
 
     /// The slot of a cached page, made the most recently used one.
@@ -341,90 +314,12 @@ impl Cache {
         self.put(be, t, lpa, read, false)
     }
 
-    /// Reads a page.
-    ///
-    /// # Errors
-    /// Unreadable flash.
-    #[inline]
-    pub fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
-        if let Some(slot) = self.touch(lpa) {
-            let s = &self.slots[slot as usize];
-            return Ok((s.page.clone(), t.max(s.ready)));
-        }
-        let (page, read) = be.read(t, lpa, Cause::Host)?;
-        self.counters.fetches += 1;
-        match self.put(be, t, lpa, (page.clone(), read), false) {
-            Ok((_, ready)) => Ok((page, ready)),
-            // No dirty page can be written back any more: this one is not cached, but it is read.
-            Err(DriveError::ReadOnly(_)) => Ok((page, read)),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Uses the first of these runs that are single pages which were asked for one after the other in an earlier chain of loads,
-    /// hold what is `known`, and are there at `t`; `most` at most. Returns how many they are.
-    pub fn hit_all(&mut self, runs: &[(Lpa, usize)], known: &[Page], t: Nanos, most: usize) -> usize {
-        let mut count = 0;
-        for (&(lpa, pages), known) in runs.iter().zip(known).take(most) {
-            let then = self.chain.expected();
-            let Some(s) = self.slots.get(then as usize) else { break };
-            if s.lpa != lpa || pages != 1 || s.ready > t || !s.page.is_same(known) {
-                break;
-            }
-            self.uses.used(then);
-            let ahead = self.chain.goes_on();
-            self.prefetch_slot(ahead);
-            count += 1;
-        }
-        self.counters.hits += count as u64;
-        count
-    }
-
-    /// [`Cache::read_page`] of a page that held `known`; no content where it is still that. A directory is read in one order
-    /// again and again, so the slot that came next before need not be looked up.
-    ///
-    /// # Errors
-    /// Unreadable flash.
-    #[inline]
-    pub fn read_known(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        known: &Page,
-    ) -> Result<(Option<Page>, Nanos), DriveError> {
-        let then = self.chain.expected();
-        let slot = match self.slots.get(then as usize) {
-            Some(s) if s.lpa == lpa => then,
-            _ => match self.by_page.get(&lpa) {
-                Some(&slot) => slot,
-                None => {
-                    self.chain.breaks();
-                    let (page, done) = self.read_page(be, t, lpa)?;
-                    return Ok(((!page.is_same(known)).then_some(page), done));
-                }
-            },
-        };
-        self.hit(slot);
-        for ahead in self.chain.comes_to(slot) {
-            self.prefetch_slot(ahead);
-        }
-        let Slot { page, ready, .. } = &self.slots[slot as usize];
-        Ok(((!page.is_same(known)).then(|| page.clone()), t.max(*ready)))
-    }
-
     /// Takes a page that arrived at `t`.
     ///
     /// # Errors
     /// Read-only drive.
     #[inline]
-    pub fn write_page(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        page: Page,
-    ) -> Result<Nanos, DriveError> {
+    fn take_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa, page: Page) -> Result<Nanos, DriveError> {
         if !self.unverified.is_empty() {
             self.unverified.retain(|u| u.lpa != lpa);
         }
@@ -437,25 +332,6 @@ impl Cache {
             return Ok(t);
         }
         Ok(self.put(be, t, lpa, (page, t), true)?.1)
-    }
-
-    /// Takes a page of a block write that arrived at `t`; returns when the drive may acknowledge it.
-    ///
-    /// # Errors
-    /// Read-only drive.
-    #[inline]
-    pub fn write_block(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        page: Page,
-    ) -> Result<Nanos, DriveError> {
-        if be.acknowledges_programs() {
-            self.write_through(be, t, lpa, page)
-        } else {
-            self.write_page(be, t, lpa, page)
-        }
     }
 
     /// Programs a page and keeps it clean; returns when flash holds it.
@@ -490,50 +366,6 @@ impl Cache {
         }
     }
 
-    /// Reads whole lines of a page.
-    ///
-    /// # Errors
-    /// As [`Cache::read_page`].
-    pub fn read_lines(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        first: usize,
-        out: &mut [u8],
-    ) -> Result<Nanos, DriveError> {
-        let (page, done) = self.read_page(be, t, lpa)?;
-        page.copy_out(first * LINE_SIZE, out);
-        Ok(done)
-    }
-
-    /// Takes whole lines that arrived at `t`.
-    ///
-    /// # Errors
-    /// As [`Cache::read_page`], and read-only drive.
-    pub fn write_lines(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        first: usize,
-        data: &[u8],
-    ) -> Result<Nanos, DriveError> {
-        // Counted at the end: a page that cannot be read takes nothing.
-        // A store of the whole page needs nothing of the old content, unless power loss may take part of it away.
-        let (slot, done) = if data.len() == PAGE_SIZE && !self.tracking && !self.by_page.contains_key(&lpa) {
-            self.counters.misses += 1;
-            self.put(be, t, lpa, (Page::ZERO, t), true)?
-        } else {
-            self.fetch(be, t, lpa)?
-        };
-        if self.tracking {
-            self.remember(slot, first, data);
-        }
-        self.put_lines(slot, first, data);
-        Ok(done)
-    }
-
     fn put_lines(&mut self, slot: u32, first: usize, data: &[u8]) {
         let s = &mut self.slots[slot as usize];
         s.page.write(first * LINE_SIZE, Payload::Bytes(data));
@@ -543,34 +375,66 @@ impl Cache {
         self.counters.lines += (data.len() / LINE_SIZE) as u64;
     }
 
-    /// Changes whole lines that arrived at `t`, going by what they hold: [`Cache::read_lines`] of `reads` of them and
-    /// [`Cache::write_lines`] of all, with one look at the page; not while posted lines are tracked. `lines` is room for them.
-    ///
-    /// # Errors
-    /// As [`Cache::write_lines`].
-    pub fn change_lines(
+    fn remember(&mut self, slot: u32, first: usize, data: &[u8]) {
+        self.posts += 1;
+        let (post, s) = (self.posts, &self.slots[slot as usize]);
+        for (i, new) in data.chunks_exact(LINE_SIZE).enumerate() {
+            let (old, line) = ([0; LINE_SIZE], first + i);
+            let mut posted = PostedLine { post, lpa: s.lpa, line, old, new: old };
+            s.page.copy_out(posted.line * LINE_SIZE, &mut posted.old);
+            posted.new.copy_from_slice(new);
+            self.unverified.push(posted);
+        }
+    }
+
+    /// Forgets a page whose content is no longer wanted.
+    fn forget(&mut self, lpa: Lpa) {
+        self.unverified.retain(|u| u.lpa != lpa);
+        if let Some(&slot) = self.by_page.get(&lpa) {
+            self.counters.forgotten += self.slots[slot as usize].dirty as u64;
+            self.drop_slot(slot);
+        }
+    }
+
+    /// The content of `src` belongs to page `dst` from now on, what was cached of that is forgotten. Lines posted to either
+    /// count as landed.
+    fn rename(&mut self, src: Lpa, dst: Lpa) {
+        self.forget(dst);
+        self.unverified.retain(|u| u.lpa != src);
+        if let Some(slot) = self.by_page.remove(&src) {
+            self.by_page.insert(dst, slot);
+            self.slots[slot as usize].lpa = dst;
+            if self.slots[slot as usize].dirty {
+                self.save(slot, None);
+            }
+        }
+    }
+
+    /// Sets a line of a page that may have been evicted. Where the page cannot be read any more, it stays as it is: what was
+    /// posted to it counts as landed.
+    fn put_line(
         &mut self,
         be: &mut Backend,
-        t: Nanos,
+        now: Nanos,
         lpa: Lpa,
-        first: usize,
-        lines: &mut [u8],
-        reads: usize,
-        change: impl FnOnce(&mut [u8]),
-    ) -> Result<Nanos, DriveError> {
-        let (slot, done) = self.fetch(be, t, lpa)?;
-        self.counters.hits += reads as u64;
-        self.slots[slot as usize].page.copy_out(first * LINE_SIZE, lines);
-        change(lines);
-        self.put_lines(slot, first, lines);
-        Ok(done)
+        line: usize,
+        data: &[u8],
+    ) -> Result<(), DriveError> {
+        for _ in 0..PATIENCE {
+            match self.write_lines(be, now, lpa, line, data, TxId::NONE) {
+                Err(DriveError::Unreadable(_)) => {}
+                other => {
+                    other?;
+                    self.counters.lines -= 1;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes a part of a page that arrived at `t` in `lines` lines; not while posted lines are tracked.
-    ///
-    /// # Errors
-    /// As [`Cache::write_lines`].
-    pub fn write_part(
+    fn put_part(
         &mut self,
         be: &mut Backend,
         t: Nanos,
@@ -580,7 +444,7 @@ impl Cache {
         lines: usize,
     ) -> Result<Nanos, DriveError> {
         let done = match data {
-            Streamed::Page(page) => self.write_page(be, t, lpa, page.clone())?,
+            Streamed::Page(page) => self.take_page(be, t, lpa, page.clone())?,
             Streamed::Part(p) => {
                 let (slot, done) = self.fetch(be, t, lpa)?;
                 let s = &mut self.slots[slot as usize];
@@ -598,73 +462,208 @@ impl Cache {
         self.counters.lines += lines as u64;
         Ok(done)
     }
+}
 
-    fn remember(&mut self, slot: u32, first: usize, data: &[u8]) {
-        self.posts += 1;
-        let (post, s) = (self.posts, &self.slots[slot as usize]);
-        for (i, new) in data.chunks_exact(LINE_SIZE).enumerate() {
-            let (old, line) = ([0; LINE_SIZE], first + i);
-            let mut posted = PostedLine { post, lpa: s.lpa, line, old, new: old };
-            s.page.copy_out(posted.line * LINE_SIZE, &mut posted.old);
-            posted.new.copy_from_slice(new);
-            self.unverified.push(posted);
-        }
+impl Firmware for Cache {
+    fn fork(&self) -> Box<dyn Firmware> {
+        Box::new(self.clone())
     }
 
-    /// Whether the page is cached.
-    pub fn holds(&self, lpa: Lpa) -> bool {
-        self.by_page.contains_key(&lpa)
+    fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+        self.forget(lpa);
+        be.trim(lpa)?;
+        Ok(t)
     }
 
-    /// Whether no page is cached.
-    pub fn is_empty(&self) -> bool {
-        self.by_page.is_empty()
+    fn remap(&mut self, be: &mut Backend, t: Nanos, src: Lpa, dst: Lpa) -> Result<(Nanos, bool), DriveError> {
+        self.rename(src, dst);
+        be.remap(src, dst)?;
+        Ok((t, false))
     }
 
-    /// Whether the page is cached and newer than on flash.
-    pub fn holds_dirty(&self, lpa: Lpa) -> bool {
+    fn holds_newer(&self, lpa: Lpa) -> bool {
         self.by_page.get(&lpa).is_some_and(|&slot| self.slots[slot as usize].dirty)
     }
 
-    /// Forgets a page whose content is no longer wanted.
-    pub fn forget(&mut self, lpa: Lpa) {
-        self.unverified.retain(|u| u.lpa != lpa);
-        if let Some(&slot) = self.by_page.get(&lpa) {
-            self.counters.forgotten += self.slots[slot as usize].dirty as u64;
-            self.drop_slot(slot);
+    fn lines(&self) -> u64 {
+        self.counters.lines
+    }
+
+    fn count(&self, all: &mut DriveCounters) {
+        all.cache = self.counters;
+    }
+
+    fn held_from(&self, served: Nanos, _: Option<Nanos>) -> Nanos {
+        // Stored lines are kept from when the page has a slot, whether its old content is there or not.
+        served.max(self.admitted)
+    }
+
+    fn grow(&mut self, _: &DriveConfig, layout: &Layout) {
+        if let Some((slots, pages)) = &mut self.redo {
+            slots.rebase(layout.slots);
+            pages.rebase(layout.cache);
         }
     }
 
-    /// The content of `src` belongs to page `dst` from now on, what was cached of that is forgotten. Lines posted to either
-    /// count as landed.
-    pub fn remap(&mut self, src: Lpa, dst: Lpa) {
-        self.forget(dst);
-        self.unverified.retain(|u| u.lpa != src);
-        if let Some(slot) = self.by_page.remove(&src) {
-            self.by_page.insert(dst, slot);
-            self.slots[slot as usize].lpa = dst;
-            if self.slots[slot as usize].dirty {
-                self.save(slot, None);
+    #[inline]
+    fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
+        if let Some(slot) = self.touch(lpa) {
+            let s = &self.slots[slot as usize];
+            return Ok((s.page.clone(), t.max(s.ready)));
+        }
+        let (page, read) = be.read(t, lpa, Cause::Host)?;
+        self.counters.fetches += 1;
+        match self.put(be, t, lpa, (page.clone(), read), false) {
+            Ok((_, ready)) => Ok((page, ready)),
+            // No dirty page can be written back any more: this one is not cached, but it is read.
+            Err(DriveError::ReadOnly(_)) => Ok((page, read)),
+            Err(e) => Err(e),
+        }
+    }
+
+    #[inline]
+    fn read_known(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        known: &Page,
+    ) -> Result<(Option<Page>, Nanos), DriveError> {
+        let then = self.chain.expected();
+        let slot = match self.slots.get(then as usize) {
+            Some(s) if s.lpa == lpa => then,
+            _ => match self.by_page.get(&lpa) {
+                Some(&slot) => slot,
+                None => {
+                    self.chain.breaks();
+                    let (page, done) = self.read_page(be, t, lpa)?;
+                    return Ok(((!page.is_same(known)).then_some(page), done));
+                }
+            },
+        };
+        self.hit(slot);
+        for ahead in self.chain.comes_to(slot) {
+            self.prefetch_slot(ahead);
+        }
+        let Slot { page, ready, .. } = &self.slots[slot as usize];
+        Ok(((!page.is_same(known)).then(|| page.clone()), t.max(*ready)))
+    }
+
+    fn hit_all(&mut self, runs: &[(Lpa, usize)], known: &[Page], t: Nanos, most: usize) -> usize {
+        let mut count = 0;
+        for (&(lpa, pages), known) in runs.iter().zip(known).take(most) {
+            let then = self.chain.expected();
+            let Some(s) = self.slots.get(then as usize) else { break };
+            if s.lpa != lpa || pages != 1 || s.ready > t || !s.page.is_same(known) {
+                break;
             }
+            self.uses.used(then);
+            let ahead = self.chain.goes_on();
+            self.prefetch_slot(ahead);
+            count += 1;
+        }
+        self.counters.hits += count as u64;
+        count
+    }
+
+    #[inline]
+    fn write_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa, page: Page) -> Result<Nanos, DriveError> {
+        if be.acknowledges_programs() {
+            self.write_through(be, t, lpa, page)
+        } else {
+            self.take_page(be, t, lpa, page)
         }
     }
 
-    /// The newest content of a page, taking no time.
-    ///
-    /// # Errors
-    /// Unreadable flash.
-    pub fn peek(&self, be: &Backend, lpa: Lpa) -> Result<Page, DriveError> {
+    fn read_lines(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        first: usize,
+        out: &mut [u8],
+    ) -> Result<Nanos, DriveError> {
+        let (page, done) = self.read_page(be, t, lpa)?;
+        page.copy_out(first * LINE_SIZE, out);
+        Ok(done)
+    }
+
+    fn write_lines(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        first: usize,
+        data: &[u8],
+        _: TxId,
+    ) -> Result<Nanos, DriveError> {
+        // Counted at the end: a page that cannot be read takes nothing.
+        // A store of the whole page needs nothing of the old content, unless power loss may take part of it away.
+        let (slot, done) = if data.len() == PAGE_SIZE && !self.tracking && !self.by_page.contains_key(&lpa) {
+            self.counters.misses += 1;
+            self.put(be, t, lpa, (Page::ZERO, t), true)?
+        } else {
+            self.fetch(be, t, lpa)?
+        };
+        if self.tracking {
+            self.remember(slot, first, data);
+        }
+        self.put_lines(slot, first, data);
+        Ok(done)
+    }
+
+    fn change_lines(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        first: usize,
+        lines: &mut [u8],
+        reads: usize,
+        change: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<Result<Nanos, DriveError>> {
+        if self.tracking {
+            return None;
+        }
+        let (slot, done) = match self.fetch(be, t, lpa) {
+            Ok(there) => there,
+            Err(e) => return Some(Err(e)),
+        };
+        self.counters.hits += reads as u64;
+        self.slots[slot as usize].page.copy_out(first * LINE_SIZE, lines);
+        change(lines);
+        self.put_lines(slot, first, lines);
+        Some(Ok(done))
+    }
+
+    fn write_part(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        lines: usize,
+    ) -> Option<Result<Nanos, DriveError>> {
+        (!self.tracking).then(|| self.put_part(be, t, lpa, from, data, lines))
+    }
+
+    fn holds(&self, lpa: Lpa) -> bool {
+        self.by_page.contains_key(&lpa)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_page.is_empty()
+    }
+
+    fn peek(&self, be: &Backend, lpa: Lpa) -> Result<Page, DriveError> {
         match self.by_page.get(&lpa) {
             Some(&slot) => Ok(self.slots[slot as usize].page.clone()),
             None => be.peek(lpa),
         }
     }
 
-    /// Writes all dirty pages back, least recently used first; they stay cached.
-    ///
-    /// # Errors
-    /// Read-only drive.
-    pub fn settle(&mut self, be: &mut Backend, now: Nanos) -> Result<Nanos, DriveError> {
+    fn settle(&mut self, be: &mut Backend, now: Nanos) -> Result<Nanos, DriveError> {
         let mut t = now;
         for slot in self.uses.iter().collect::<Vec<_>>() {
             if self.slots[slot as usize].dirty {
@@ -677,32 +676,20 @@ impl Cache {
         Ok(t)
     }
 
-    /// Whether posted lines are remembered until they are verified.
-    pub fn track(&mut self, on: bool) {
+    fn track(&mut self, on: bool) {
         self.tracking = on;
         self.unverified.clear();
     }
 
-    /// Number of runs of lines posted while tracking.
-    pub fn posts(&self) -> u64 {
+    fn posts(&self) -> u64 {
         self.posts
     }
 
-    /// The first `posts` of them have been verified.
-    pub fn verified(&mut self, posts: u64) {
+    fn verified(&mut self, posts: u64) {
         self.unverified.retain(|u| u.post > posts);
     }
 
-    /// Each line posted but not verified is lost or not.
-    ///
-    /// # Errors
-    /// Flash errors, where a page has been evicted meanwhile.
-    pub fn power_fail(
-        &mut self,
-        be: &mut Backend,
-        now: Nanos,
-        random: &mut Stream,
-    ) -> Result<(), DriveError> {
+    fn power_fail(&mut self, be: &mut Backend, now: Nanos, random: &mut Stream) -> Result<(), DriveError> {
         let tracking = std::mem::replace(&mut self.tracking, false);
         let posted = std::mem::take(&mut self.unverified);
         // Back to what was verified, then forward with those that landed: independent even for one line stored twice.
@@ -718,31 +705,7 @@ impl Cache {
         if self.volatile { self.lose(be, now, random) } else { Ok(()) }
     }
 
-    /// Sets a line of a page that may have been evicted. Where the page cannot be read any more, it stays as it is: what was
-    /// posted to it counts as landed.
-    fn put_line(
-        &mut self,
-        be: &mut Backend,
-        now: Nanos,
-        lpa: Lpa,
-        line: usize,
-        data: &[u8],
-    ) -> Result<(), DriveError> {
-        for _ in 0..PATIENCE {
-            match self.write_lines(be, now, lpa, line, data) {
-                Err(DriveError::Unreadable(_)) => {}
-                other => {
-                    other?;
-                    self.counters.lines -= 1;
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Internal consistency.
-    pub fn check(&self) -> Vec<String> {
+    fn check(&self) -> Vec<String> {
         let mut bad = Vec::new();
         let mut n = 0;
         for slot in self.uses.iter() {
@@ -760,5 +723,12 @@ impl Cache {
             bad.push(format!("page cache: {n} pages in the order of use, {} mapped", self.by_page.len()));
         }
         bad
+    }
+
+    fn drain_redo(&mut self, out: &mut Vec<u8>) {
+        if let Some((slots, pages)) = &mut self.redo {
+            slots.drain_into(out);
+            pages.drain_into(out);
+        }
     }
 }

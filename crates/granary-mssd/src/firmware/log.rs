@@ -41,14 +41,15 @@ mod model;
 pub use chunks::{EntryRef, Piece};
 
 use crate::config::DriveConfig;
-use crate::firmware::buffer::Backend;
+use crate::firmware::{Backend, Firmware, Transactions};
+use crate::saved::layout::Layout;
 use cleaning::Cleaning;
 use given_up::GivenUp;
-use granary_device::DriveError;
-use granary_device::LogCounters;
+use granary_device::{DriveCounters, DriveError, LogCounters};
 use granary_flash::Cause;
 use granary_redo::redo::Redo;
-use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
+use granary_sim::rng::Stream;
+use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
 use index::{Index, Versions};
 use region::Region;
 use rustc_hash::FxHashMap;
@@ -168,42 +169,6 @@ impl Log {
         LogCounters { lines_superseded: came.saturating_sub(self.index.lines() + left), ..c }
     }
 
-    /// Takes whole lines that arrived at `t`; returns when they are in the log.
-    ///
-    /// # Errors
-    /// Log full of uncommitted transactions, read-only drive.
-    pub fn write_lines(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        first: usize,
-        data: &[u8],
-        tx: TxId,
-    ) -> Result<Nanos, DriveError> {
-        let lines = data.len() / LINE_SIZE;
-        let space = Region::space(lines);
-        let t = self.make_room(be, t, space)?;
-        let lpa = lpa.0 as u32;
-        let number = self.regions[self.active].append(lpa, first as u8, data, 0, tx);
-        let entry = EntryRef::new(self.active, true, number);
-        let piece = Piece { entry, first: first as u8, lines: lines as u8 };
-        let view = View { regions: &self.regions, txlog: &self.txlog };
-        self.index.insert(lpa, piece, &view);
-        if tx != TxId::NONE && !self.txlog.contains(tx) {
-            *self.running.entry(tx).or_default() += space;
-            self.running_space += space;
-        }
-        if self.tracking {
-            self.posts += 1;
-            self.unverified.push((self.posts, entry));
-        }
-        self.counters.entries += 1;
-        self.counters.lines += lines as u64;
-        self.clean_if_due(t);
-        Ok(t)
-    }
-
     /// Bytes that the host may append.
     fn room(&self) -> u64 {
         let active = &self.regions[self.active];
@@ -235,12 +200,163 @@ impl Log {
         }
     }
 
-    /// Reads a page through the block interface: flash content merged with the log.
+    /// Whether these lines of a page, which the log does not hold, have not been given up.
+    #[inline]
+    fn readable(&self, lpa: Lpa, lines: u64) -> Result<(), DriveError> {
+        if self.given_up.is_empty() || self.given_up.of(lpa.0 as u32) & lines == 0 {
+            return Ok(());
+        }
+        Err(DriveError::Unreadable(lpa.0))
+    }
+
+    /// The lines given up of `lpa` are now these.
+    fn give_up(&mut self, lpa: Lpa, lines: u64) {
+        if !self.given_up.is_empty() || lines != 0 {
+            self.given_up.set(lpa.0 as u32, lines, &mut self.redo);
+        }
+    }
+
+    fn data(&self, p: &Piece) -> &[u8] {
+        self.regions[p.entry.region()].data(p.entry.number(), p.first as usize, p.lines as usize)
+    }
+
+    /// Copies disjoint pieces over a page.
+    fn overlay(&self, page: &mut Page, pieces: &[Piece]) {
+        if pieces.is_empty() {
+            return;
+        }
+        let bytes = page.bytes_mut();
+        for p in pieces {
+            let at = p.first as usize * LINE_SIZE;
+            let data = self.data(p);
+            bytes[at..at + data.len()].copy_from_slice(data);
+        }
+    }
+
+    /// Makes void what the log holds of a page; returns when the mark is in the log.
     ///
     /// # Errors
-    /// Unreadable flash.
+    /// No room in the log for the mark.
     #[inline]
-    pub fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
+    pub fn void(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+        let page = lpa.0 as u32;
+        if !self.index.contains(page) {
+            return Ok(t);
+        }
+        let t = self.make_room(be, t, Region::space(0))?;
+        // Making room may have cleaned the page out of the log altogether.
+        if self.index.contains(page) {
+            self.regions[self.active].append(page, 0, &[], 0, TxId::NONE);
+            let regions = &self.regions;
+            self.unverified.retain(|(_, e)| regions[e.region()].trailer(e.number()).lpa != page);
+            self.counters.lines_voided += self.index.remove(page);
+            self.counters.pages_voided += 1;
+            self.clean_if_due(t);
+        }
+        Ok(t)
+    }
+}
+
+impl Firmware for Log {
+    fn fork(&self) -> Box<dyn Firmware> {
+        Box::new(self.clone())
+    }
+
+    fn pump(&mut self, be: &mut Backend, now: Nanos) {
+        Log::pump(self, be, now);
+    }
+
+    fn settle(&mut self, be: &mut Backend, now: Nanos) -> Result<Nanos, DriveError> {
+        Log::settle(self, be, now)
+    }
+
+    fn track(&mut self, on: bool) {
+        Log::track(self, on);
+    }
+
+    fn posts(&self) -> u64 {
+        self.posts
+    }
+
+    fn verified(&mut self, posts: u64) {
+        Log::verified(self, posts);
+    }
+
+    fn power_fail(&mut self, _: &mut Backend, _: Nanos, random: &mut Stream) -> Result<(), DriveError> {
+        Log::power_fail(self, random);
+        Ok(())
+    }
+
+    fn power_on(&mut self, now: Nanos, load: Nanos) {
+        Log::power_on(self, now, load);
+    }
+
+    fn lines(&self) -> u64 {
+        self.counters.lines
+    }
+
+    fn count(&self, all: &mut DriveCounters) {
+        all.log = self.counters();
+    }
+
+    fn stalls_host(&self) -> bool {
+        true
+    }
+
+    fn transactions(&mut self) -> Option<&mut dyn Transactions> {
+        Some(self)
+    }
+
+    fn drain_redo(&mut self, out: &mut Vec<u8>) {
+        Log::drain_redo(self, out);
+    }
+
+    fn grow(&mut self, config: &DriveConfig, layout: &Layout) {
+        Log::grow(self, config, layout);
+    }
+
+    fn expect(&mut self, lpa: Lpa) {
+        Log::expect(self, lpa);
+    }
+
+    fn look_ahead(&self, at: &[ByteAddr], missed: &mut Vec<Lpa>) {
+        Log::look_ahead(self, at, missed);
+    }
+
+    fn write_lines(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        first: usize,
+        data: &[u8],
+        tx: TxId,
+    ) -> Result<Nanos, DriveError> {
+        let lines = data.len() / LINE_SIZE;
+        let space = Region::space(lines);
+        let t = self.make_room(be, t, space)?;
+        let lpa = lpa.0 as u32;
+        let number = self.regions[self.active].append(lpa, first as u8, data, 0, tx);
+        let entry = EntryRef::new(self.active, true, number);
+        let piece = Piece { entry, first: first as u8, lines: lines as u8 };
+        let view = View { regions: &self.regions, txlog: &self.txlog };
+        self.index.insert(lpa, piece, &view);
+        if tx != TxId::NONE && !self.txlog.contains(tx) {
+            *self.running.entry(tx).or_default() += space;
+            self.running_space += space;
+        }
+        if self.tracking {
+            self.posts += 1;
+            self.unverified.push((self.posts, entry));
+        }
+        self.counters.entries += 1;
+        self.counters.lines += lines as u64;
+        self.clean_if_due(t);
+        Ok(t)
+    }
+
+    #[inline]
+    fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
         self.found.clear();
         let covered = self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &mut self.found);
         self.readable(lpa, !covered)?;
@@ -254,11 +370,7 @@ impl Log {
         Ok((page, done))
     }
 
-    /// Reads whole lines through the byte interface.
-    ///
-    /// # Errors
-    /// Unreadable flash.
-    pub fn read_lines(
+    fn read_lines(
         &mut self,
         be: &mut Backend,
         t: Nanos,
@@ -287,27 +399,7 @@ impl Log {
         Ok(done)
     }
 
-    /// Whether these lines of a page, which the log does not hold, have not been given up.
-    #[inline]
-    fn readable(&self, lpa: Lpa, lines: u64) -> Result<(), DriveError> {
-        if self.given_up.is_empty() || self.given_up.of(lpa.0 as u32) & lines == 0 {
-            return Ok(());
-        }
-        Err(DriveError::Unreadable(lpa.0))
-    }
-
-    /// The lines given up of `lpa` are now these.
-    fn give_up(&mut self, lpa: Lpa, lines: u64) {
-        if !self.given_up.is_empty() || lines != 0 {
-            self.given_up.set(lpa.0 as u32, lines, &mut self.redo);
-        }
-    }
-
-    /// The newest content of a page, taking no time.
-    ///
-    /// # Errors
-    /// Unreadable flash.
-    pub fn peek(&self, be: &Backend, lpa: Lpa) -> Result<Page, DriveError> {
+    fn peek(&self, be: &Backend, lpa: Lpa) -> Result<Page, DriveError> {
         let mut found = Vec::new();
         let covered = self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &mut found);
         self.readable(lpa, !covered)?;
@@ -316,54 +408,15 @@ impl Log {
         Ok(page)
     }
 
-    fn data(&self, p: &Piece) -> &[u8] {
-        self.regions[p.entry.region()].data(p.entry.number(), p.first as usize, p.lines as usize)
-    }
-
-    /// Copies disjoint pieces over a page.
-    fn overlay(&self, page: &mut Page, pieces: &[Piece]) {
-        if pieces.is_empty() {
-            return;
-        }
-        let bytes = page.bytes_mut();
-        for p in pieces {
-            let at = p.first as usize * LINE_SIZE;
-            let data = self.data(p);
-            bytes[at..at + data.len()].copy_from_slice(data);
-        }
-    }
-
-    /// Takes a page that arrived through the block interface at `t`: into the write buffer, and what the log held of
-    /// it is void.
-    ///
-    /// # Errors
-    /// Read-only drive, no room in the log for the mark.
     #[inline]
-    pub fn write_page(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        page: Page,
-    ) -> Result<Nanos, DriveError> {
+    fn write_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa, page: Page) -> Result<Nanos, DriveError> {
         let t = self.void(be, t, lpa)?;
         let done = be.write_block(t, lpa, page)?;
         self.give_up(lpa, 0);
         Ok(done)
     }
 
-    /// Moves the content of `src` to `dst`; returns when it is there, and whether it was copied: the lines that the log holds
-    /// cannot change their page, so such a page is read and written again.
-    ///
-    /// # Errors
-    /// As [`Log::write_page`].
-    pub fn remap(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        src: Lpa,
-        dst: Lpa,
-    ) -> Result<(Nanos, bool), DriveError> {
+    fn remap(&mut self, be: &mut Backend, t: Nanos, src: Lpa, dst: Lpa) -> Result<(Nanos, bool), DriveError> {
         let gone = self.given_up.of(src.0 as u32);
         if !self.holds(src) {
             let t = self.void(be, t, dst)?;
@@ -393,82 +446,22 @@ impl Log {
         Ok((trimmed, true))
     }
 
-    /// Whether the log holds anything of a page.
-    pub fn holds(&self, lpa: Lpa) -> bool {
+    fn holds(&self, lpa: Lpa) -> bool {
         self.index.contains(lpa.0 as u32)
     }
 
-    /// Whether the log [`Log::holds`] no page.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.index.lines() == 0
     }
 
-    /// Drops a page's content.
-    ///
-    /// # Errors
-    /// As [`Log::write_page`].
-    pub fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+    fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
         let t = self.void(be, t, lpa)?;
         be.trim(lpa)?;
         self.give_up(lpa, 0);
         Ok(t)
     }
 
-    /// Makes void what the log holds of a page; returns when the mark is in the log.
-    ///
-    /// # Errors
-    /// No room in the log for the mark.
-    #[inline]
-    pub fn void(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
-        let page = lpa.0 as u32;
-        if !self.index.contains(page) {
-            return Ok(t);
-        }
-        let t = self.make_room(be, t, Region::space(0))?;
-        // Making room may have cleaned the page out of the log altogether.
-        if self.index.contains(page) {
-            self.regions[self.active].append(page, 0, &[], 0, TxId::NONE);
-            let regions = &self.regions;
-            self.unverified.retain(|(_, e)| regions[e.region()].trailer(e.number()).lpa != page);
-            self.counters.lines_voided += self.index.remove(page);
-            self.counters.pages_voided += 1;
-            self.clean_if_due(t);
-        }
-        Ok(t)
-    }
-
-    /// When the TxLog has room for a COMMIT, from `t` on.
-    ///
-    /// # Errors
-    /// Read-only drive (the TxLog can no longer be purged).
-    pub fn commit_room(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
-        let mut free = t;
-        while !self.txlog.has_room() && !self.txlog.contains(tx) {
-            if self.cleaning.is_none() {
-                self.start_cleaning(free, Cause::LogCleaning);
-            }
-            free = self.finish_cleaning(be, free)?;
-        }
-        self.count_stall(t, free);
-        Ok(free)
-    }
-
-    /// COMMIT at `t`; returns when it is in the TxLog.
-    ///
-    /// # Errors
-    /// As [`Log::commit_room`].
-    pub fn commit(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
-        let free = self.commit_room(be, t, tx)?;
-        if tx != TxId::NONE {
-            self.txlog.append(tx);
-            self.running_space -= self.running.remove(&tx).unwrap_or(0);
-        }
-        self.counters.commits += 1;
-        Ok(free)
-    }
-
-    /// Internal consistency.
-    pub fn check(&self) -> Vec<String> {
+    fn check(&self) -> Vec<String> {
         let mut bad = self.txlog.check();
         for (r, name) in self.regions.iter().zip(["0", "1"]) {
             bad.extend(r.check(name).err().into_iter().flatten());
@@ -503,8 +496,35 @@ impl Log {
         bad
     }
 
-    /// Bytes that the index takes.
-    pub fn index_memory(&self) -> usize {
+    fn index_memory(&self) -> usize {
         self.index.memory()
+    }
+}
+
+impl Transactions for Log {
+    fn commit_room(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
+        let mut free = t;
+        while !self.txlog.has_room() && !self.txlog.contains(tx) {
+            if self.cleaning.is_none() {
+                self.start_cleaning(free, Cause::LogCleaning);
+            }
+            free = self.finish_cleaning(be, free)?;
+        }
+        self.count_stall(t, free);
+        Ok(free)
+    }
+
+    fn commit(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
+        let free = self.commit_room(be, t, tx)?;
+        if tx != TxId::NONE {
+            self.txlog.append(tx);
+            self.running_space -= self.running.remove(&tx).unwrap_or(0);
+        }
+        self.counters.commits += 1;
+        Ok(free)
+    }
+
+    fn recover(&mut self, be: &mut Backend, t: Nanos) -> Result<Nanos, DriveError> {
+        Log::recover(self, be, t)
     }
 }

@@ -11,7 +11,6 @@
 
 use super::State;
 use crate::config::DriveConfig;
-use crate::firmware::Firmware;
 use crate::power::{Effect, Seen};
 use granary_device::DriveError;
 use granary_device::Structure;
@@ -114,8 +113,7 @@ impl State {
         self.commands.flushes += 1;
         let mut t = self.accept(c, now);
         if c.firmware.volatile_cache {
-            let Self { firmware, backend, .. } = self;
-            t = firmware.settle(backend, t)? + c.firmware.flush_cost;
+            t = self.settle_all(t)? + c.firmware.flush_cost;
         }
         Ok(t + c.link.nvme.completion)
     }
@@ -131,13 +129,14 @@ impl State {
         let t = self.accept(c, now);
         let mut done = t;
         // mkfs trims the whole drive, and most drives are new then: a look at each of a billion pages takes seconds.
-        let count_held = if !self.tracking && self.firmware.is_empty(&self.backend) { 0 } else { count };
+        let count_held =
+            if !self.tracking && self.firmware.is_empty() && self.backend.is_empty() { 0 } else { count };
         for i in 0..count_held {
             let lpa = lpa.offset(i);
             if self.tracking {
                 self.land(lpa, now);
                 self.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
-            } else if self.firmware.holds(&self.backend, self.newest(lpa)) {
+            } else if self.holds(self.newest(lpa)) {
                 done = done.max(self.trim_page(t, lpa)?);
                 // Each page on its own: a whole drive may be trimmed at once.
                 if self.backend.is_publish_due() {
@@ -164,7 +163,7 @@ impl State {
 
     pub(super) fn commit(&mut self, c: &DriveConfig, now: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
         let t = self.accept(c, now);
-        let Firmware::Log(log) = &mut self.firmware else {
+        let Some(log) = self.firmware.transactions() else {
             return Err(DriveError::Unsupported("COMMIT command"));
         };
         let in_log = log.commit_room(&mut self.backend, t, tx)?;
@@ -182,7 +181,7 @@ impl State {
     pub(super) fn recover(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
         let t = self.accept(c, now).max(self.in_flight.last());
         self.acknowledge(t);
-        let Firmware::Log(log) = &mut self.firmware else {
+        let Some(log) = self.firmware.transactions() else {
             return Err(DriveError::Unsupported("RECOVER command"));
         };
         let done = log.recover(&mut self.backend, t)?;

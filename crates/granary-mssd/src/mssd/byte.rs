@@ -14,7 +14,6 @@
 
 use super::State;
 use crate::config::DriveConfig;
-use crate::firmware::Firmware;
 use crate::link::wc::{HeldLine, split};
 use granary_device::Structure;
 use granary_device::{DriveError, Streamed};
@@ -33,9 +32,7 @@ impl State {
     ) -> Result<Nanos, DriveError> {
         self.backend.writable()?;
         self.commands.stores += 1;
-        if let Firmware::Log(log) = &mut self.firmware {
-            log.expect(at.lpa());
-        }
+        self.firmware.expect(at.lpa());
         let mut t = now;
         for (line, byte, offset, len) in split(at, data.len()) {
             let part = &data[offset..offset + len];
@@ -103,26 +100,32 @@ impl State {
         let served = self.backend.cores.serve(sent, work);
         let served = self.part(served, lpa)?;
         let (mut t, merged) = (served, run.iter().filter(|held| !held.is_whole()).count());
-        let taken = match &mut self.firmware {
-            Firmware::Cache(cache) if merged > 0 && !self.tracking => {
-                t = cache.change_lines(&mut self.backend, t, lpa, first, data, merged, |lines| {
-                    let lines = lines.chunks_exact_mut(LINE_SIZE);
-                    run.iter().zip(lines).for_each(|(held, line)| held.overlay(line));
-                })?;
+        let (firmware, be) = (&mut self.firmware, &mut self.backend);
+        let mut overlay = |lines: &mut [u8]| {
+            let lines = lines.chunks_exact_mut(LINE_SIZE);
+            run.iter().zip(lines).for_each(|(held, line)| held.overlay(line));
+        };
+        let changed = match merged {
+            0 => None,
+            _ => firmware.change_lines(be, t, lpa, first, data, merged, &mut overlay),
+        };
+        let taken = match changed {
+            Some(done) => {
+                t = done?;
                 t
             }
-            firmware => {
+            None => {
                 for (i, (held, line)) in run.iter().zip(data.chunks_exact_mut(LINE_SIZE)).enumerate() {
                     if !held.is_whole() {
-                        t = t.max(firmware.read_lines(&mut self.backend, t, lpa, first + i, line)?);
+                        t = t.max(firmware.read_lines(be, t, lpa, first + i, line)?);
                     }
                     held.overlay(line);
                 }
-                firmware.write_lines(&mut self.backend, t, lpa, first, data, head.tx)?
+                firmware.write_lines(be, t, lpa, first, data, head.tx)?
             }
         };
         self.commands.merged_lines += merged as u64;
-        let stalled = (taken > t && matches!(self.firmware, Firmware::Log(_))).then_some(taken);
+        let stalled = (taken > t && self.firmware.stalls_host()).then_some(taken);
         self.link.lines_taken(self.firmware.held_from(served, stalled), n);
         self.posted = self.posted.max(taken);
         for held in run {
@@ -158,20 +161,18 @@ impl State {
         let sent = self.link.lines_in(now, n);
         let t = self.backend.cores.serve(sent, c.firmware.entry_cost + c.firmware.line_cost * n as u64);
         let t = self.part(t, lpa)?;
-        let taken = match &mut self.firmware {
-            Firmware::Cache(cache) if !self.tracking => {
-                cache.write_part(&mut self.backend, t, lpa, from, data, n)?
-            }
-            firmware => {
+        let (firmware, be) = (&mut self.firmware, &mut self.backend);
+        let taken = match firmware.write_part(be, t, lpa, from, data, n) {
+            Some(taken) => taken?,
+            None => {
                 let mut page = std::mem::take(&mut self.page);
                 let lines = &mut page[..n * LINE_SIZE];
                 let mut read = Ok(t);
                 if data.len() < lines.len() {
-                    read = firmware.read_lines(&mut self.backend, t, lpa, start, lines);
+                    read = firmware.read_lines(be, t, lpa, start, lines);
                 }
                 let skip = from - start * LINE_SIZE;
                 data.copy_to(from, &mut lines[skip..skip + data.len()]);
-                let be = &mut self.backend;
                 let taken = read.and_then(|t| firmware.write_lines(be, t, lpa, start, lines, TxId::NONE));
                 self.page = page;
                 taken?
@@ -179,7 +180,7 @@ impl State {
         };
         let whole = ((from + data.len()) / LINE_SIZE).saturating_sub(from.div_ceil(LINE_SIZE));
         self.commands.merged_lines += (n - whole) as u64;
-        let stalled = (taken > t && matches!(self.firmware, Firmware::Log(_))).then_some(taken);
+        let stalled = (taken > t && self.firmware.stalls_host()).then_some(taken);
         self.link.lines_taken(self.firmware.held_from(t, stalled), n);
         self.posted = self.posted.max(taken);
         self.commands.stores += 1;

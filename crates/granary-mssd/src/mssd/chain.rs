@@ -13,7 +13,6 @@
 use super::State;
 use crate::config::DriveConfig;
 
-use crate::firmware::Firmware;
 use granary_device::Structure;
 use granary_device::{Chain, DriveError};
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page};
@@ -122,13 +121,12 @@ impl State {
         let pace = self.pace(c);
         let asked = now + pace.half;
         let idle = self.posted.max(self.backend.cores.idle_from()).max(self.link.out_idle_from()) <= asked;
-        let Firmware::Cache(cache) = &mut self.firmware else { return none };
         if !idle || pace.work.max(pace.sending).max(pace.half) > pace.whole {
             return none;
         }
         // As many as begin before `until`.
         let most = until.saturating_sub(now).0.div_ceil(pace.whole.0.max(1)).min(runs.len() as u64);
-        let count = cache.hit_all(runs, known, asked, most as usize);
+        let count = self.firmware.hit_all(runs, known, asked, most as usize);
         let Some(others) = count.checked_sub(1) else { return none };
         let last = now + pace.whole * others as u64;
         self.backend.pass(last);

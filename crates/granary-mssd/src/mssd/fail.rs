@@ -11,7 +11,6 @@
 
 use super::State;
 use crate::config::DriveConfig;
-use crate::firmware::Firmware;
 use crate::firmware::bam::Bam;
 use crate::power::Effect;
 use granary_device::DriveError;
@@ -74,9 +73,9 @@ impl State {
                 self.bam.iter_mut().for_each(Bam::reset);
                 Ok(t)
             }
-            Effect::Commit(tx) => match &mut self.firmware {
-                Firmware::Log(log) => log.commit(&mut self.backend, t, tx),
-                Firmware::Cache(_) => Ok(t),
+            Effect::Commit(tx) => match self.firmware.transactions() {
+                Some(log) => log.commit(&mut self.backend, t, tx),
+                None => Ok(t),
             },
         };
         self.backend.owe(false);
@@ -96,6 +95,7 @@ impl State {
             return;
         }
         self.acknowledge(now);
+        self.backend.pump(now);
         self.firmware.pump(&mut self.backend, now);
         self.verifying.clear();
         self.backend.owe(true);

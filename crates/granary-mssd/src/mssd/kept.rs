@@ -9,12 +9,11 @@
 
 use super::Mssd;
 use crate::config::{DriveConfig, Mode};
-use crate::firmware::Firmware;
 use crate::firmware::bam::Bam;
 use crate::firmware::bam::saved::Moving;
-use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
+use crate::firmware::{Backend, Firmware};
 use crate::saved::layout::Layout;
 use crate::saved::medium::ImageMedium;
 use granary_device::DriveError;
@@ -29,7 +28,7 @@ use std::sync::Arc;
 pub struct Kept {
     config: DriveConfig,
     medium: ImageMedium,
-    firmware: Firmware,
+    firmware: Box<dyn Firmware>,
     bam: Option<Bam>,
     moving: Option<Moving>,
 }
@@ -46,9 +45,9 @@ impl Kept {
     pub fn load(config: &DriveConfig, dram: &Region) -> Result<Kept, ImageError> {
         let layout = Layout::new(config);
         let medium = ImageMedium::load(config, layout, dram)?;
-        let firmware = match config.firmware.mode {
-            Mode::Log => Firmware::Log(Log::load(&config.at_clock(), &layout, dram)?),
-            Mode::Cache => Firmware::Cache(Cache::load(config, &layout, dram)?),
+        let firmware: Box<dyn Firmware> = match config.firmware.mode {
+            Mode::Log => Box::new(Log::load(&config.at_clock(), &layout, dram)?),
+            Mode::Cache => Box::new(Cache::load(config, &layout, dram)?),
         };
         let (bam, moving) = match &config.firmware.bam {
             Some(bam) => {

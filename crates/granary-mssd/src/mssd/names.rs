@@ -157,12 +157,8 @@ impl State {
         }
         let released = self.release(t, dst)?;
         let page = self.newest(src);
-        if !self.firmware.has_content(&self.backend, page) {
-            return if self.firmware.holds(&self.backend, dst) {
-                self.trim_page(t, dst)
-            } else {
-                Ok(released)
-            };
+        if !self.has_content(page) {
+            return if self.holds(dst) { self.trim_page(t, dst) } else { Ok(released) };
         }
         let (done, _) = self.firmware.remap(&mut self.backend, released, page, dst)?;
         let bam = self.named()?;

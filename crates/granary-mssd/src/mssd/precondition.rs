@@ -7,7 +7,7 @@
 
 use super::Mssd;
 use crate::config::{ConfigError, DriveConfig};
-use crate::firmware::buffer::Backend;
+use crate::firmware::Backend;
 use granary_device::CommandCounters;
 use granary_device::DriveError;
 use granary_units::{Lpa, Page};

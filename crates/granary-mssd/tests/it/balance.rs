@@ -6,6 +6,8 @@
 //!                                                          programs = live pages + stale ones
 //! ```
 
+use granary_device::vendor::pebble::{BamReset, FsWrite, Remap};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, FileEnd, Structure};
 use granary_flash::{Cause, Geometry};
 use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
@@ -101,26 +103,26 @@ impl Host<'_> {
                 let tx = TxId(self.tx);
                 self.store(tx);
                 self.now = self.drive.verify(self.now).expect("verifies");
-                self.submit(Command::Commit { tx });
+                self.submit(Command::Vendor(&mut Commit { tx }));
             }
             90..95 if self.bam => {
-                let write = Command::FsWrite {
+                let write = Command::Vendor(&mut FsWrite {
                     lpa: Lpa(lpa),
-                    pages: &pages,
+                    pages: pages.to_vec(),
                     ino: count,
                     offset: 7,
                     end: FileEnd::WHOLE,
                     what: Structure::Data,
-                };
+                });
                 if self.drive.submit(self.now, write).is_err() {
-                    return self.submit(Command::BamReset);
+                    return self.submit(Command::Vendor(&mut BamReset));
                 }
                 self.sent[0] += count * 4096;
                 self.held.extend(range);
             }
             95..98 if self.bam => {
                 let dst = self.rng.below(self.pages - count);
-                self.submit(Command::Remap { src: Lpa(lpa), dst: Lpa(dst), count });
+                self.submit(Command::Vendor(&mut Remap { src: Lpa(lpa), dst: Lpa(dst), count }));
                 let moved: Vec<u64> =
                     range.clone().filter(|l| self.held.contains(l)).map(|l| l - lpa + dst).collect();
                 self.held.retain(|l| !range.contains(l) && !(dst..dst + count).contains(l));
@@ -130,7 +132,7 @@ impl Host<'_> {
                 self.drive.power_fail(self.now, &mut self.rng);
                 self.now = self.drive.power_on(self.now).expect("powers on");
                 if self.log {
-                    self.submit(Command::Recover);
+                    self.submit(Command::Vendor(&mut Recover));
                 }
             }
             _ => self.now += Nanos::from_micros(200),

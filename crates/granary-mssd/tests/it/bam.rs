@@ -7,6 +7,8 @@
 //! Commands in flight when power fails: a block of FS_WRITE is there with its entry or not at all, REMAP and BAM_RESET
 //! are carried out whole or not at all.
 
+use granary_device::vendor::pebble::{BamRead, BamReset, FsWrite, Remap};
+use granary_device::vendor::transactions::Recover;
 use granary_device::{BamEntry, Command, Drive, DriveError, FileEnd, Structure};
 use granary_mssd::{BamConfig, DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -152,19 +154,19 @@ impl Rig {
                 let (ino, offset) = (7 + self.rng.below(9), self.rng.below(20) as u32);
                 let (words, content) = self.fresh(count);
                 let room = self.model.has_room(ino, count as usize);
-                let command = Command::FsWrite {
+                let command = Command::Vendor(&mut FsWrite {
                     lpa: Lpa(lpa),
-                    pages: &content,
+                    pages: content,
                     ino,
                     offset,
                     end: FileEnd::WHOLE,
                     what: WHAT,
-                };
+                });
                 if !room {
                     let refused = self.drive.submit(self.now, command);
                     assert!(matches!(refused, Err(DriveError::BamFull(_))), "{refused:?}");
                     self.full += 1;
-                    let done = self.submit(Command::BamReset);
+                    let done = self.submit(Command::Vendor(&mut BamReset));
                     after.reset();
                     return (done, vec![after], true);
                 }
@@ -181,7 +183,7 @@ impl Rig {
                 let src = self.place(count);
                 let near = (src + self.rng.below(2 * count)).saturating_sub(count).min(pages - count);
                 let dst = if self.rng.chance(0.5) { near } else { self.place(count) };
-                let done = self.submit(Command::Remap { src: Lpa(src), dst: Lpa(dst), count });
+                let done = self.submit(Command::Vendor(&mut Remap { src: Lpa(src), dst: Lpa(dst), count }));
                 after.remap(src, dst, count);
                 (done, vec![after], true)
             }
@@ -193,7 +195,7 @@ impl Rig {
                 (done, vec![after], true)
             }
             94..96 => {
-                let done = self.submit(Command::BamReset);
+                let done = self.submit(Command::Vendor(&mut BamReset));
                 after.reset();
                 (done, vec![after], true)
             }
@@ -229,8 +231,8 @@ impl Rig {
     }
 
     fn entries(&mut self, ino: Option<u64>) -> Vec<BamEntry> {
-        let mut out = Vec::new();
-        self.now = self.drive.submit(self.now, Command::BamRead { ino, out: &mut out }).expect("reads");
+        let out;
+        (out, self.now) = BamRead::ask(&self.drive, self.now, ino).expect("reads");
         out
     }
 
@@ -253,7 +255,7 @@ impl Rig {
         self.drive.power_fail(at, &mut power);
         self.now = self.drive.power_on(at + Nanos(1)).expect("powers on");
         if self.log {
-            self.now = self.drive.submit(self.now, Command::Recover).expect("recovers");
+            self.now = self.drive.submit(self.now, Command::Vendor(&mut Recover)).expect("recovers");
         }
         self.drive.check().unwrap_or_else(|bad| panic!("{}", bad.join("\n")));
         let (words, list) = (self.seen().words, self.entries(None));
@@ -270,7 +272,7 @@ impl Rig {
             }
             if whole && none && last.entries.is_empty() {
                 // A reset of lists in which all is dead cannot be seen: once more, to be sure.
-                self.now = self.drive.submit(self.now, Command::BamReset).expect("resets");
+                self.now = self.drive.submit(self.now, Command::Vendor(&mut BamReset)).expect("resets");
             }
             return;
         }
@@ -347,7 +349,8 @@ fn a_remap_takes_no_time_at_the_flash_and_no_bytes_on_the_link() {
         d.submit(Nanos::ZERO, Command::Write { lpa: Lpa(0), pages: &pages, what: WHAT }).expect("writes");
     let now = d.settle(done).expect("settles");
     let before = d.counters();
-    let done = d.submit(now, Command::Remap { src: Lpa(0), dst: Lpa(100), count: 8 }).expect("remaps");
+    let done =
+        d.submit(now, Command::Vendor(&mut Remap { src: Lpa(0), dst: Lpa(100), count: 8 })).expect("remaps");
     let c = d.config();
     let bam = c.firmware.bam.as_ref().expect("BAM");
     let stages = c.link.nvme.fetch + c.firmware.command_cost + bam.remap_cost * 8 + c.link.nvme.completion;
@@ -366,8 +369,14 @@ fn an_fs_write_costs_a_write_and_one_entry_for_each_page() {
     let plain =
         d.submit(Nanos::ZERO, Command::Write { lpa: Lpa(0), pages: &pages, what: WHAT }).expect("writes");
     let now = d.settle(plain).expect("settles");
-    let write =
-        Command::FsWrite { lpa: Lpa(9), pages: &pages, ino: 5, offset: 3, end: FileEnd::WHOLE, what: WHAT };
+    let write = Command::Vendor(&mut FsWrite {
+        lpa: Lpa(9),
+        pages: pages.to_vec(),
+        ino: 5,
+        offset: 3,
+        end: FileEnd::WHOLE,
+        what: WHAT,
+    });
     let done = d.submit(now, write).expect("writes");
     let cost = d.config().firmware.bam.as_ref().expect("BAM").entry_cost;
     assert_eq!(done - now, plain + cost * 4);
@@ -379,24 +388,23 @@ fn the_later_of_two_entries_for_one_block_is_the_newer() {
     let mut now = Nanos::ZERO;
     for (lpa, offset) in [(10, 0), (11, 1), (12, 0)] {
         let pages = [Page::word(lpa)];
-        let write = Command::FsWrite {
+        let write = Command::Vendor(&mut FsWrite {
             lpa: Lpa(lpa),
-            pages: &pages,
+            pages: pages.to_vec(),
             ino: u64::MAX,
             offset,
             end: FileEnd::WHOLE,
             what: WHAT,
-        };
+        });
         now = d.submit(now, write).expect("writes");
     }
-    now = d.submit(now, Command::Remap { src: Lpa(10), dst: Lpa(20), count: 1 }).expect("remaps");
-    let mut out = Vec::new();
-    now = d.submit(now, Command::BamRead { ino: Some(u64::MAX), out: &mut out }).expect("reads");
+    now =
+        d.submit(now, Command::Vendor(&mut Remap { src: Lpa(10), dst: Lpa(20), count: 1 })).expect("remaps");
+    let out;
+    (out, now) = BamRead::ask(&d, now, Some(u64::MAX)).expect("reads");
     let list: Vec<(u32, u64)> = out.iter().map(|e| (e.offset, e.lpa.0)).collect();
     assert_eq!(list, [(0, 20), (1, 11), (0, 12)], "a move changes the page, not the order");
-    out.clear();
-    d.submit(now, Command::BamRead { ino: Some(0), out: &mut out }).expect("reads");
-    assert!(out.is_empty());
+    assert!(BamRead::ask(&d, now, Some(0)).expect("reads").0.is_empty());
 }
 
 /// A million entries go as fast as one: the reset's time is that of a command.
@@ -408,20 +416,20 @@ fn a_reset_takes_the_same_time_whatever_there_is() {
     let mut now = Nanos::ZERO;
     for round in 0..50 {
         let pages: Vec<Page> = (1..=round * 5 + 1).map(Page::word).collect();
-        let write = Command::FsWrite {
+        let write = Command::Vendor(&mut FsWrite {
             lpa: Lpa(0),
-            pages: &pages,
+            pages: pages.to_vec(),
             ino: round,
             offset: 0,
             end: FileEnd::WHOLE,
             what: WHAT,
-        };
+        });
         now = d.submit(now, write).expect("writes");
-        let done = d.submit(now, Command::BamReset).expect("resets");
+        let done = d.submit(now, Command::Vendor(&mut BamReset)).expect("resets");
         assert_eq!(done - now, expected);
         now = done;
-        let mut out = Vec::new();
-        now = d.submit(now, Command::BamRead { ino: None, out: &mut out }).expect("reads");
+        let out;
+        (out, now) = BamRead::ask(&d, now, None).expect("reads");
         assert!(out.is_empty());
         d.check().expect("consistent");
     }
@@ -432,27 +440,33 @@ fn a_drive_without_bam_says_so() {
     let d = drive(&DriveConfig::tiny(Mode::Cache));
     assert!(!d.info().bam);
     let pages = [Page::word(1)];
-    let mut out = Vec::new();
     for command in [
-        Command::FsWrite { lpa: Lpa(0), pages: &pages, ino: 1, offset: 0, end: FileEnd::WHOLE, what: WHAT },
-        Command::Remap { src: Lpa(0), dst: Lpa(1), count: 1 },
-        Command::BamReset,
-        Command::BamRead { ino: None, out: &mut out },
+        Command::Vendor(&mut FsWrite {
+            lpa: Lpa(0),
+            pages: pages.to_vec(),
+            ino: 1,
+            offset: 0,
+            end: FileEnd::WHOLE,
+            what: WHAT,
+        }),
+        Command::Vendor(&mut Remap { src: Lpa(0), dst: Lpa(1), count: 1 }),
+        Command::Vendor(&mut BamReset),
+        Command::Vendor(&mut BamRead { ino: None, out: Vec::new() }),
     ] {
         assert!(matches!(d.submit(Nanos::ZERO, command), Err(DriveError::Unsupported(_))));
     }
     let d = drive(&config(Mode::Cache));
-    let far = Command::FsWrite {
+    let far = Command::Vendor(&mut FsWrite {
         lpa: Lpa(0),
-        pages: &pages,
+        pages: pages.to_vec(),
         ino: 1,
         offset: u32::MAX,
         end: FileEnd::WHOLE,
         what: WHAT,
-    };
+    });
     assert!(matches!(d.submit(Nanos::ZERO, far), Err(DriveError::OutOfRange { .. })));
     let end = d.info().pages;
-    let out = Command::Remap { src: Lpa(0), dst: Lpa(end - 1), count: 2 };
+    let out = Command::Vendor(&mut Remap { src: Lpa(0), dst: Lpa(end - 1), count: 2 });
     assert!(matches!(d.submit(Nanos::ZERO, out), Err(DriveError::OutOfRange { .. })));
     assert!(config(Mode::Cache).firmware.bam.expect("BAM").memory == Bytes::gib(2));
 }

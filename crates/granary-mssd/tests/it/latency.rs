@@ -1,5 +1,6 @@
 //! Unloaded latencies are the sum of their stages, and throughput ends at the link.
 
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
@@ -187,7 +188,7 @@ fn callers_errors_are_told_apart() {
     assert!(matches!(e, Err(DriveError::OutOfRange { .. })), "{e:?}");
     let e = d.load(Nanos::ZERO, ByteAddr(end * 4096 - 1), &mut [0; 2], WHAT);
     assert!(matches!(e, Err(DriveError::OutOfRange { .. })), "{e:?}");
-    for command in [Command::Commit { tx: TxId(1) }, Command::Recover] {
+    for command in [Command::Vendor(&mut Commit { tx: TxId(1) }), Command::Vendor(&mut Recover)] {
         assert!(matches!(d.submit(Nanos::ZERO, command), Err(DriveError::Unsupported(_))));
     }
     let e = d.store(Nanos::ZERO, ByteAddr(0), &[0], TxId(1), WHAT);
@@ -226,13 +227,13 @@ fn a_nearly_full_log_is_recovered_within_the_papers_time() {
     }
     now = d.verify(now).expect("verifies");
     for tx in 1..12 {
-        now = d.submit(now, Command::Commit { tx: TxId(tx) }).expect("commits");
+        now = d.submit(now, Command::Vendor(&mut Commit { tx: TxId(tx) })).expect("commits");
     }
     assert_eq!(d.counters().log.cleanings, 0);
     d.power_fail(now, &mut granary_sim::rng::Stream::new(1, "power"));
     let on = d.power_on(now).expect("powers on");
     assert_eq!(on - now, c.firmware.power_on);
-    let done = d.submit(on, Command::Recover).expect("recovers");
+    let done = d.submit(on, Command::Vendor(&mut Recover)).expect("recovers");
     let l = d.counters().log;
     assert_eq!((l.recovery_entries, l.recovery_dropped), (entries, entries / 12));
     assert_eq!(l.recovery_pages, entries.div_ceil(12));

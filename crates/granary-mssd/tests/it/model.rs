@@ -8,6 +8,7 @@ mod rig;
 mod unreadable;
 
 use self::rig::{Model, Op, PAGES, WHAT};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, DriveError};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -120,9 +121,9 @@ fn a_log_full_of_uncommitted_lines_refuses_more() {
     let (line, e) = refused.expect("refused at some point");
     assert_eq!(e, DriveError::LogFull);
     assert!(line >= 95, "only {line} lines of 80 B fitted into 8 KiB");
-    now = d.submit(now, Command::Commit { tx: TxId(1) }).expect("commits");
+    now = d.submit(now, Command::Vendor(&mut Commit { tx: TxId(1) })).expect("commits");
     now = store(now, 299, 2).expect("room again");
-    now = d.submit(now, Command::Recover).expect("recovers");
+    now = d.submit(now, Command::Vendor(&mut Recover)).expect("recovers");
     d.check().expect("consistent");
     let c = d.counters().log;
     assert_eq!((c.recoveries, c.recovery_dropped), (1, 1));
@@ -170,10 +171,10 @@ fn a_running_transaction_survives_cleaning_under_pressure() {
     let c = d.counters().log;
     assert!(c.cleanings > 5 && c.entries_migrated >= 5 * 60, "{c:?}");
     d.check().expect("consistent");
-    now = d.submit(now, Command::Commit { tx: TxId(1) }).expect("commits");
+    now = d.submit(now, Command::Vendor(&mut Commit { tx: TxId(1) })).expect("commits");
     d.power_fail(now, &mut Stream::new(1, "power"));
     now = d.power_on(now).expect("powers on");
-    d.submit(now, Command::Recover).expect("recovers");
+    d.submit(now, Command::Vendor(&mut Recover)).expect("recovers");
     d.check().expect("consistent");
     let bytes = d.peek(Lpa(30)).expect("peeks").to_bytes();
     assert!((0..60).all(|line| bytes[line * 64] == line as u8 + 1));

@@ -5,6 +5,7 @@
 //!   model:  logical page -> page { word, names in the order in which they came, entry of BAM }
 //! ```
 
+use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
 use granary_device::{BamEntry, BamName, Command, Drive, DriveError, FileEnd, RemapRange, Structure};
 use granary_mssd::{BamConfig, DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -189,7 +190,14 @@ impl Rig {
                 let entry = BamEntry { ino, offset, lpa: Lpa(lpa), end: FileEnd { valid: 4096, ..end } };
                 after.fs_write(lpa, word, entry);
                 after.fs_write(lpa + 1, word + 1, BamEntry { offset: offset + 1, end, ..entry });
-                self.ask(Command::FsWrite { lpa: Lpa(lpa), pages: &pages, ino, offset, end, what: WHAT })
+                self.ask(Command::Vendor(&mut FsWrite {
+                    lpa: Lpa(lpa),
+                    pages: pages.to_vec(),
+                    ino,
+                    offset,
+                    end,
+                    what: WHAT,
+                }))
             }
             35..65 => {
                 let ranges: Vec<_> = (0..1 + self.rng.below(3)).map(|_| self.range()).collect();
@@ -199,7 +207,7 @@ impl Rig {
                     // What came before it is acknowledged: only this one is in flight.
                     self.now = self.now.max(self.last);
                 }
-                match self.ask(Command::RemapKeep { ranges: &ranges }) {
+                match self.ask(Command::Vendor(&mut RemapKeep { ranges: ranges.to_vec() })) {
                     Ok(done) if crash => return self.crash(done, after),
                     done => done,
                 }
@@ -207,7 +215,7 @@ impl Rig {
             65..75 => {
                 let r = self.range();
                 Rig::each(r, |src, dst| after.moves(src, dst));
-                self.ask(Command::Remap { src: r.src, dst: r.dst, count: r.count })
+                self.ask(Command::Vendor(&mut Remap { src: r.src, dst: r.dst, count: r.count }))
             }
             75..87 => {
                 let lpa = self.place(2);
@@ -242,7 +250,7 @@ impl Rig {
                 self.now = self.now.max(self.last);
                 after.reset();
                 wait = true;
-                self.ask(Command::BamReset)
+                self.ask(Command::Vendor(&mut BamReset))
             }
         };
         match done {
@@ -256,7 +264,7 @@ impl Rig {
             Err(DriveError::BamFull(_)) => {
                 self.full += 1;
                 self.examine();
-                self.now = self.ask(Command::BamReset).expect("resets");
+                self.now = self.ask(Command::Vendor(&mut BamReset)).expect("resets");
                 self.model.reset();
             }
             Err(e) => panic!("{e}"),
@@ -289,14 +297,14 @@ impl Rig {
     }
 
     fn names(&mut self) -> Vec<BamName> {
-        let mut out = Vec::new();
-        self.now = self.drive.submit(self.now, Command::BamNames { out: &mut out }).expect("reads");
+        let out;
+        (out, self.now) = BamNames::ask(&self.drive, self.now).expect("reads");
         out
     }
 
     fn entries(&mut self) -> Vec<BamEntry> {
-        let mut out = Vec::new();
-        self.now = self.drive.submit(self.now, Command::BamRead { ino: None, out: &mut out }).expect("reads");
+        let out;
+        (out, self.now) = BamRead::ask(&self.drive, self.now, None).expect("reads");
         out
     }
 
@@ -348,7 +356,8 @@ fn power_takes_a_remap_keep_whole_or_not_at_all() {
         let pages: Vec<Page> = (1..=13).map(Page::word).collect();
         let mut now = Nanos::ZERO;
         now = d.submit(now, Command::Write { lpa: Lpa(0), pages: &pages, what: WHAT }).expect("writes");
-        let done = d.submit(now, Command::RemapKeep { ranges: &ranges }).expect("carried out");
+        let done =
+            d.submit(now, Command::Vendor(&mut RemapKeep { ranges: ranges.to_vec() })).expect("carried out");
         let at = if seed % 4 == 0 { done } else { now };
         // In flight it is seen already, chain and all.
         let mut seen = [Page::ZERO];
@@ -383,8 +392,8 @@ fn a_chain_keeps_all_names_until_each_ends_by_itself() {
         u64::from_le_bytes(page[..8].try_into().expect("8 bytes"))
     };
     ask(Command::Write { lpa: Lpa(0), pages: &[Page::word(7)], what: WHAT });
-    ask(Command::RemapKeep { ranges: &keep(0, 1) });
-    ask(Command::RemapKeep { ranges: &keep(1, 2) });
+    ask(Command::Vendor(&mut RemapKeep { ranges: keep(0, 1).to_vec() }));
+    ask(Command::Vendor(&mut RemapKeep { ranges: keep(1, 2).to_vec() }));
     assert_eq!([word(0), word(1), word(2)], [7; 3], "the checkpoint names 0, a marked node 1, memory 2");
     // Gc of the flash moves the page with all its names.
     for round in 0..40 {
@@ -398,11 +407,11 @@ fn a_chain_keeps_all_names_until_each_ends_by_itself() {
     assert_eq!([word(0), word(1), word(2)], [7, 0, 7], "a trim ends one name");
     ask(Command::Write { lpa: Lpa(2), pages: &[Page::word(8)], what: WHAT });
     assert_eq!([word(0), word(2)], [7, 8], "the old name outlives the newest");
-    ask(Command::RemapKeep { ranges: &keep(2, 3) });
+    ask(Command::Vendor(&mut RemapKeep { ranges: keep(2, 3).to_vec() }));
     // Whoever recovers to name 2 trims 3: the reset leaves 2.
     ask(Command::Trim { lpa: Lpa(3), count: 1 });
-    ask(Command::RemapKeep { ranges: &keep(0, 4) });
-    ask(Command::BamReset);
+    ask(Command::Vendor(&mut RemapKeep { ranges: keep(0, 4).to_vec() }));
+    ask(Command::Vendor(&mut BamReset));
     assert_eq!([word(0), word(2), word(3), word(4)], [0, 8, 0, 7]);
     let programs = d.counters().bam;
     assert_eq!((programs.keeps, programs.names, programs.names_reset, programs.pages_copied), (4, 4, 1, 0));
@@ -416,27 +425,33 @@ fn full_tables_change_nothing_and_ask_for_a_reset_before() {
     let mut now =
         d.submit(Nanos::ZERO, Command::Write { lpa: Lpa(0), pages: &pages, what: WHAT }).expect("writes");
     let keep = |src, dst, count| [RemapRange { src: Lpa(src), dst: Lpa(dst), count }];
-    now = d.submit(now, Command::RemapKeep { ranges: &keep(0, 100, 53) }).expect("carried out");
-    assert!(!d.reset_wanted());
-    now = d.submit(now, Command::RemapKeep { ranges: &keep(53, 153, 1) }).expect("carried out");
-    assert!(d.reset_wanted(), "54 of 60");
+    now = d
+        .submit(now, Command::Vendor(&mut RemapKeep { ranges: keep(0, 100, 53).to_vec() }))
+        .expect("carried out");
+    assert!(!d.wants_attention());
+    now = d
+        .submit(now, Command::Vendor(&mut RemapKeep { ranges: keep(53, 153, 1).to_vec() }))
+        .expect("carried out");
+    assert!(d.wants_attention(), "54 of 60");
     let two = [keep(54, 154, 5)[0], keep(59, 159, 2)[0]];
-    let refused = d.submit(now, Command::RemapKeep { ranges: &two });
+    let refused = d.submit(now, Command::Vendor(&mut RemapKeep { ranges: two.to_vec() }));
     assert_eq!(refused, Err(DriveError::BamFull("names")));
     assert!(d.peek(Lpa(154)).expect("peeks") == Page::ZERO, "nothing is changed");
-    now = d.submit(now, Command::RemapKeep { ranges: &keep(54, 154, 6) }).expect("the drive goes on");
-    now = d.submit(now, Command::BamReset).expect("resets");
-    d.submit(now, Command::RemapKeep { ranges: &two }).expect("there is room");
+    now = d
+        .submit(now, Command::Vendor(&mut RemapKeep { ranges: keep(54, 154, 6).to_vec() }))
+        .expect("the drive goes on");
+    now = d.submit(now, Command::Vendor(&mut BamReset)).expect("resets");
+    d.submit(now, Command::Vendor(&mut RemapKeep { ranges: two.to_vec() })).expect("there is room");
     d.check().expect("consistent");
     // Ranges that the drive does not have, too many, too large.
     let end = d.info().pages;
     let long = vec![keep(0, 9, 1)[0]; 257];
     for ranges in [&keep(0, end - 1, 2)[..], &keep(end, 0, 1), &long] {
-        let refused = d.submit(now, Command::RemapKeep { ranges });
+        let refused = d.submit(now, Command::Vendor(&mut RemapKeep { ranges: ranges.to_vec() }));
         assert!(matches!(refused, Err(DriveError::OutOfRange { .. })), "{refused:?}");
     }
     let large = vec![keep(0, end / 2, end / 2)[0]; (1 << 16) / (end as usize / 2) + 1];
-    let refused = d.submit(now, Command::RemapKeep { ranges: &large });
+    let refused = d.submit(now, Command::Vendor(&mut RemapKeep { ranges: large.to_vec() }));
     assert!(matches!(refused, Err(DriveError::OutOfRange { .. })), "{refused:?}");
 }
 
@@ -448,7 +463,10 @@ fn a_drive_without_room_for_names_refuses() {
         let d = Mssd::new(&c).expect("valid");
         assert_eq!(d.info().names, 0);
         let ranges = [RemapRange { src: Lpa(0), dst: Lpa(1), count: 1 }];
-        for command in [Command::RemapKeep { ranges: &ranges }, Command::BamNames { out: &mut Vec::new() }] {
+        for command in [
+            Command::Vendor(&mut RemapKeep { ranges: ranges.to_vec() }),
+            Command::Vendor(&mut BamNames::default()),
+        ] {
             let refused = d.submit(Nanos::ZERO, command);
             assert!(matches!(refused, Err(DriveError::Unsupported(_))), "{refused:?}");
         }

@@ -1,6 +1,7 @@
 //! Transactions beyond the usual: thousands at once, more than the log holds, numbers that begin again; and who goes first
 //! when the host reads while the drive cleans its log and collects garbage.
 
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -14,7 +15,7 @@ fn store(d: &Mssd, now: Nanos, line: u64, byte: u8, tx: u32) -> Result<Nanos, Dr
 }
 
 fn commit(d: &Mssd, now: Nanos, tx: u32) -> Nanos {
-    d.submit(now, Command::Commit { tx: TxId(tx) }).expect("commits")
+    d.submit(now, Command::Vendor(&mut Commit { tx: TxId(tx) })).expect("commits")
 }
 
 fn byte(d: &Mssd, line: u64) -> u8 {
@@ -24,7 +25,7 @@ fn byte(d: &Mssd, line: u64) -> u8 {
 fn crash(d: &Mssd, now: Nanos) -> Nanos {
     d.power_fail(now, &mut Stream::new(1, "power"));
     let on = d.power_on(now).expect("powers on");
-    let done = d.submit(on, Command::Recover).expect("recovers");
+    let done = d.submit(on, Command::Vendor(&mut Recover)).expect("recovers");
     d.check().unwrap_or_else(|bad| panic!("{}", bad.join("; ")));
     done
 }
@@ -86,7 +87,7 @@ fn a_transaction_larger_than_the_log_is_refused_and_carried_out_in_blocks() {
     };
     assert!(matches!(refused, DriveError::LogFull) && fitted < lines, "{refused} after {fitted}");
     // Given up: RECOVER drops what was stored.
-    now = d.submit(now, Command::Recover).expect("recovers");
+    now = d.submit(now, Command::Vendor(&mut Recover)).expect("recovers");
     for block in 0..lines / 64 {
         let tx = 2 + block as u32;
         for line in 0..64 {

@@ -1,6 +1,7 @@
 //! Lines that cannot be read, and calls that cannot be served, are errors.
 
 use crate::rig::*;
+use granary_device::vendor::transactions::Recover;
 use granary_device::{Command, Drive, DriveError, Port, Streamed};
 use granary_pmem::{Dimm, DimmConfig, ErrorConfig};
 use granary_sim::rng::Stream;
@@ -132,7 +133,7 @@ fn commands_and_transactions_are_refused() {
         Command::Write { lpa: Lpa(0), pages: &[Page::ZERO], what: WHAT },
         Command::Flush,
         Command::Trim { lpa: Lpa(0), count: 1 },
-        Command::Recover,
+        Command::Vendor(&mut Recover),
     ];
     for command in commands {
         assert!(matches!(d.submit(now, command), Err(DriveError::Unsupported(_))));

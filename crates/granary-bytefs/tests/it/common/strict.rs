@@ -10,6 +10,7 @@
 //! verify of the transaction's stores, where a page with uncommitted lines is written by block, and where a
 //! transaction number is used again.
 
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Nanos, PAGE_SIZE, Page, TxId};
@@ -218,7 +219,14 @@ impl Drive for StrictDrive {
                 }
                 Ok(now + Nanos(1000))
             }
-            Command::Commit { tx } => {
+            Command::Vendor(own) => {
+                if own.get::<Recover>().is_some() {
+                    s.pending.clear();
+                    s.committed.clear();
+                    s.now = s.durable.clone();
+                    return Ok(now + Nanos::from_millis(1));
+                }
+                let Some(&Commit { tx }) = own.get() else { return Err(DriveError::Unsupported("BAM")) };
                 let verified = s.pending.get(&tx).is_none_or(|p| p.iter().all(|x| x.verified));
                 assert!(verified, "COMMIT of {tx:?} before its stores were verified");
                 assert!(!s.committed.contains(&tx), "COMMIT of {tx:?} twice");
@@ -231,13 +239,6 @@ impl Drive for StrictDrive {
                 s.in_flight.push_back(InFlight::Commit { done, tx });
                 Ok(done)
             }
-            Command::Recover => {
-                s.pending.clear();
-                s.committed.clear();
-                s.now = s.durable.clone();
-                Ok(now + Nanos::from_millis(1))
-            }
-            _ => Err(DriveError::Unsupported("BAM")),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::drive::trace::native::{Header, Reader};
 use crate::drive::trace::recorded::Recorded;
 use crate::drive::trace::{Choice, read};
 use crate::drive::{DriveRecord, Job, record::Origin};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_units::{Bytes, TxId};
 use parking_lot::Mutex;
@@ -89,7 +90,7 @@ fn all_kinds(d: &Recorded<Mssd>) {
     t = d.stream(t, Lpa(9), 300, Streamed::Part(Payload::Bytes(&[1, 2, 3])), what).expect("streams");
     t = d.stream(t, Lpa(10), 0, Streamed::Page(&pages[0]), what).expect("streams");
     t = d.verify(t).expect("verifies");
-    t = d.submit(t, Command::Commit { tx: TxId(7) }).expect("commits");
+    t = d.submit(t, Command::Vendor(&mut Commit { tx: TxId(7) })).expect("commits");
     assert!(d.submit(t, Command::Trim { lpa: Lpa(u64::MAX >> 15), count: 1 }).is_err(), "refused");
     t = d.submit(t, Command::Trim { lpa: Lpa(5), count: 1 }).expect("trims");
     t = d.submit(t, Command::Flush).expect("flushes");
@@ -101,7 +102,7 @@ fn all_kinds(d: &Recorded<Mssd>) {
     d.submit(t, Command::Write { lpa: Lpa(20), pages: &pages, what }).expect("writes");
     d.power_fail(t + Nanos(10), &mut Stream::new(3, "test"));
     t = d.power_on(t + Nanos(20)).expect("powers on");
-    t = d.submit(t, Command::Recover).expect("recovers");
+    t = d.submit(t, Command::Vendor(&mut Recover)).expect("recovers");
     d.settle(t).expect("settles");
 }
 

@@ -15,7 +15,9 @@
 use super::native::{Header, OpRef, Writer};
 use super::{FileBlock, Op, Phase};
 use crate::error::LabError;
-use granary_device::{Chain, Command, Drive, DriveError, Streamed, Structure, load_one_by_one};
+use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
+use granary_device::vendor::transactions::{Commit, Recover};
+use granary_device::{Chain, Command, Drive, DriveError, Streamed, Structure, Vendor, load_one_by_one};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use parking_lot::Mutex;
@@ -159,7 +161,7 @@ impl<D: Drive + ?Sized> Recorded<D> {
 }
 
 impl<D: Drive + ?Sized> Drive for Recorded<D> {
-    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, reset_wanted, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, wants_attention, traffic, counters, counters_at, check);
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         let op = OpRef::Plain(Op::Load(at, out.len() as u64, what));
@@ -224,21 +226,14 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        let mut written = Vec::new();
         let op = match &command {
             Command::Read { lpa, out, what } => OpRef::Read(*lpa, out.len() as u64, *what),
             Command::Write { lpa, pages, what } => OpRef::Write(*lpa, pages, *what),
             Command::Flush => OpRef::Plain(Op::Flush),
             Command::Trim { lpa, count } => OpRef::Plain(Op::Trim(*lpa, *count)),
-            Command::Commit { tx } => OpRef::Plain(Op::Commit(*tx)),
-            Command::Recover => OpRef::Plain(Op::Recover),
-            Command::FsWrite { lpa, pages, ino, offset, end, what } => {
-                OpRef::FsWrite(*lpa, pages, FileBlock { ino: *ino, offset: *offset, end: *end }, *what)
-            }
-            Command::Remap { src, dst, count } => OpRef::Plain(Op::Remap(*src, *dst, *count)),
-            Command::RemapKeep { ranges } => OpRef::Plain(Op::RemapKeep(ranges.to_vec())),
-            Command::BamNames { .. } => OpRef::Plain(Op::BamNames),
-            Command::BamReset => OpRef::Plain(Op::BamReset),
-            Command::BamRead { ino, .. } => OpRef::Plain(Op::BamRead(*ino)),
+            // The command goes on with its pages: these are noted.
+            Command::Vendor(own) => vendor(&**own, &mut written)?,
         };
         self.call(now, op, |d| d.submit(now, command))
     }
@@ -265,4 +260,33 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
         log.finish(false);
         self.inner.track_in_flight(on);
     }
+}
+
+/// The word of a trace for a vendor command; `written` is room for the pages that it writes.
+fn vendor<'p>(own: &dyn Vendor, written: &'p mut Vec<Page>) -> Result<OpRef<'p>, DriveError> {
+    if let Some(FsWrite { lpa, pages, ino, offset, end, what }) = own.get() {
+        let block = FileBlock { ino: *ino, offset: *offset, end: *end };
+        written.clone_from(pages);
+        return Ok(OpRef::FsWrite(*lpa, written, block, *what));
+    }
+    let plain = if let Some(Commit { tx }) = own.get() {
+        Op::Commit(*tx)
+    } else if own.get::<Recover>().is_some() {
+        Op::Recover
+    } else if let Some(Remap { src, dst, count }) = own.get() {
+        Op::Remap(*src, *dst, *count)
+    } else if let Some(RemapKeep { ranges }) = own.get() {
+        Op::RemapKeep(ranges.clone())
+    } else if own.get::<BamNames>().is_some() {
+        Op::BamNames
+    } else if own.get::<BamReset>().is_some() {
+        Op::BamReset
+    } else if let Some(BamRead { ino, .. }) = own.get() {
+        Op::BamRead(*ino)
+    } else {
+        let why =
+            format!("traces have no word for {}: record nothing, or teach the trace format", own.name());
+        return Err(DriveError::Failed(why));
+    };
+    Ok(OpRef::Plain(plain))
 }

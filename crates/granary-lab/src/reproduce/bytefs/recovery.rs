@@ -8,6 +8,7 @@
 use crate::error::LabError;
 use crate::memory;
 use crate::testbed::Testbed;
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, Structure};
 use granary_mssd::{Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -47,7 +48,7 @@ pub fn recovery(testbed: &Testbed, seed: u64) -> Result<Recovery, LabError> {
     let index_bytes = drive.index_memory() as u64;
     drive.power_fail(Nanos::ZERO, &mut Stream::new(seed, "recovery"));
     let up = drive.power_on(Nanos::ZERO).map_err(|e| failed(&e))?;
-    let total = drive.submit(up, Command::Recover).map_err(|e| failed(&e))?;
+    let total = drive.submit(up, Command::Vendor(&mut Recover)).map_err(|e| failed(&e))?;
     let log = drive.counters().log;
     Ok(Recovery { entries, load: up, scan: log.scan_time, flush: log.flush_time, total, index_bytes })
 }
@@ -66,7 +67,7 @@ fn fill(drive: &Mssd) -> Result<u64, granary_device::DriveError> {
             break;
         }
         if last {
-            drive.submit(now, Command::Commit { tx: group })?;
+            drive.submit(now, Command::Vendor(&mut Commit { tx: group }))?;
         }
         entries += 1;
     }

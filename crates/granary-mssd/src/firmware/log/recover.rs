@@ -30,11 +30,6 @@ impl Log {
         self.unverified.clear();
     }
 
-    /// Number of entries posted while tracking.
-    pub fn posts(&self) -> u64 {
-        self.posts
-    }
-
     /// The first `posts` of them have been verified.
     pub fn verified(&mut self, posts: u64) {
         self.unverified.retain(|(n, _)| *n > posts);

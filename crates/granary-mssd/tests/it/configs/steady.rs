@@ -4,6 +4,7 @@
 //! cores are drawn here. The drive is filled, then written four times over by block writes (hot, cold, sequential), stores of
 //! single lines with and without transactions, and trims; what it reads back is compared all the time.
 
+use granary_device::vendor::transactions::Commit;
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
 use granary_sim::rng::Stream;
@@ -202,7 +203,7 @@ impl Rig {
         let t = self.drive.flush_lines(t, at, bytes.len())?;
         self.now = self.drive.verify(t)?;
         if in_tx {
-            self.now = self.drive.submit(self.now, Command::Commit { tx })?;
+            self.now = self.drive.submit(self.now, Command::Vendor(&mut Commit { tx }))?;
         }
         self.model[lpa as usize][first..first + n].fill(self.word);
         Ok(())

@@ -11,6 +11,8 @@
 //! With a flash that fails, a read that finds its page unreadable is asked again (the failures pass), and a drive that has
 //! no spare blocks left takes nothing more but loses nothing either.
 
+use granary_device::vendor::pebble::{BamRead, BamReset, FsWrite, Remap};
+use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{BamEntry, Command, Drive, DriveError, FileEnd, Structure};
 use granary_flash::Faults;
 use granary_mssd::{DriveConfig, Mode, Mssd};
@@ -312,7 +314,9 @@ impl Model {
 
     fn commit(&mut self, wait: bool) {
         let Some(id) = self.txs.iter().find(|(_, tx)| tx.commit.is_none()).map(|(id, _)| *id) else { return };
-        let Some(done) = self.ask(|d, now| d.submit(now, Command::Commit { tx: id })) else { return };
+        let Some(done) = self.ask(|d, now| d.submit(now, Command::Vendor(&mut Commit { tx: id }))) else {
+            return;
+        };
         self.txs.get_mut(&id).expect("listed").commit = Some(done);
         if wait {
             self.now = done;
@@ -356,14 +360,14 @@ impl Model {
         let done = self.ask(|d, now| {
             d.submit(
                 now,
-                Command::FsWrite {
+                Command::Vendor(&mut FsWrite {
                     lpa: Lpa(page),
-                    pages: &pages,
+                    pages: pages.to_vec(),
                     ino,
                     offset,
                     end: FileEnd::WHOLE,
                     what: WHAT,
-                },
+                }),
             )
         });
         let Some(done) = done else {
@@ -389,7 +393,9 @@ impl Model {
         }
         // What a host moves has arrived.
         self.verify();
-        let remap = |d: &Mssd, now| d.submit(now, Command::Remap { src: Lpa(src), dst: Lpa(dst), count });
+        let remap = |d: &Mssd, now| {
+            d.submit(now, Command::Vendor(&mut Remap { src: Lpa(src), dst: Lpa(dst), count }))
+        };
         let Some(done) = self.ask(remap) else { return };
         let before: Vec<(Page, Block)> =
             (src..src + count).map(|p| (self.live_page(p), self.owners[p as usize].live)).collect();
@@ -410,7 +416,7 @@ impl Model {
         if self.owners.is_empty() {
             return;
         }
-        let Some(done) = self.ask(|d, now| d.submit(now, Command::BamReset)) else { return };
+        let Some(done) = self.ask(|d, now| d.submit(now, Command::Vendor(&mut BamReset))) else { return };
         (0..PAGES).for_each(|p| self.owner_becomes(p, None, done));
         if wait {
             self.now = done;
@@ -428,8 +434,9 @@ impl Model {
     fn read_owners(&mut self) -> Vec<Block> {
         let mut entries: Vec<BamEntry> = Vec::new();
         self.wait(|d, now| {
-            entries.clear();
-            d.submit(now, Command::BamRead { ino: None, out: &mut entries })
+            let (found, done) = BamRead::ask(d, now, None)?;
+            entries = found;
+            Ok(done)
         });
         let mut found = vec![None; PAGES as usize];
         for e in entries {
@@ -502,7 +509,7 @@ impl Model {
         self.lose_power(self.now);
         if self.log {
             let begun = self.now;
-            let recovered = self.ask(|d, now| d.submit(now, Command::Recover));
+            let recovered = self.ask(|d, now| d.submit(now, Command::Vendor(&mut Recover)));
             if let Some(done) = recovered {
                 self.now = done;
                 if self.power.chance(0.3) {
@@ -510,7 +517,7 @@ impl Model {
                     self.interrupted[0] += 1;
                     let at = begun + Nanos(self.power.below((done - begun).0 + 1));
                     self.lose_power(at);
-                    self.wait(|d, now| d.submit(now, Command::Recover));
+                    self.wait(|d, now| d.submit(now, Command::Vendor(&mut Recover)));
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Pages that no attempt reads any more: what the log acknowledged of them is never lost, and what is gone is said to be gone.
 
 use super::rig::WHAT;
+use granary_device::vendor::transactions::Recover;
 use granary_device::{Command, Drive, DriveError};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -102,7 +103,7 @@ fn acknowledged_lines_outlive_the_pages_below_them() {
                 }
                 950..970 => {
                     h.lose_power(&mut rng);
-                    h.submit(Command::Recover);
+                    h.submit(Command::Vendor(&mut Recover));
                 }
                 970..980 => h.now = h.drive.settle(h.now).expect("settles"),
                 980..990 => h.write(page, value),
@@ -116,7 +117,7 @@ fn acknowledged_lines_outlive_the_pages_below_them() {
         h.look("in the end");
         h.lose_power(&mut rng);
         h.look("after power loss");
-        h.submit(Command::Recover);
+        h.submit(Command::Vendor(&mut Recover));
         h.look("after RECOVER");
         let c = h.drive.counters().log;
         assert_eq!(c.lines_lost, 0, "seed {seed}");

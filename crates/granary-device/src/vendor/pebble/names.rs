@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   cleaning    blocks and their new places ── RemapRange::of_pairs ──> a few ranges, one command
-//!   recovery    pairs of names ── Port::settle_names ──> of each pair the name that nothing leads to is trimmed, then BAM_RESET
+//!   recovery    pairs of names ── Bam::settle_names ──> of each pair the name that nothing leads to is trimmed, then BAM_RESET
 //! ```
 
-use crate::drive::{BamName, DriveError, RemapRange};
-use crate::port::{Port, Ticket};
+use super::{Bam, BamName, RemapRange};
+use crate::drive::DriveError;
+use crate::port::Ticket;
 use crate::structure::Structure;
 use granary_units::{Lpa, Page};
 
@@ -24,7 +25,7 @@ impl RemapRange {
     }
 }
 
-impl Port {
+impl Bam<'_> {
     /// At recovery, before anything is written: of each pair of names the one that is not `valid` ends. The reset that comes later
     /// leaves the newest name, and what the file system recovered may have an older one. Where the power fails in between, the next
     /// recovery finds what this one did.
@@ -32,22 +33,23 @@ impl Port {
     /// # Errors
     /// The drive's.
     pub fn settle_names(&self, valid: impl Fn(Lpa) -> bool) -> Result<(), DriveError> {
-        if self.info().names == 0 {
+        let port = self.port;
+        if port.info().names == 0 {
             return Ok(());
         }
-        let mut names: Vec<Lpa> = self.bam_names()?.into_iter().flat_map(|n| [n.src, n.dst]).collect();
+        let mut names: Vec<Lpa> = self.names()?.into_iter().flat_map(|n| [n.src, n.dst]).collect();
         names.sort_unstable();
         names.dedup();
         let mut done = Ticket::NONE;
         for lpa in names.into_iter().filter(|lpa| !valid(*lpa)) {
-            done = done.and(self.trim(lpa, 1)?);
+            done = done.and(port.trim(lpa, 1)?);
         }
-        self.wait(done);
+        port.wait(done);
         // What is still a pair has two owners, which no file system makes on purpose: each gets a page of its own.
-        for BamName { src, .. } in self.bam_names()? {
+        for BamName { src, .. } in self.names()? {
             let mut page = [Page::ZERO];
-            self.read(src, &mut page, Structure::Data)?;
-            self.write(src, &page, Structure::Data)?;
+            port.read(src, &mut page, Structure::Data)?;
+            port.write(src, &page, Structure::Data)?;
         }
         Ok(())
     }
