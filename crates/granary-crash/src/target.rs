@@ -5,7 +5,7 @@
 
 use granary_device::{Devices, Drive, Need, Role, Structure};
 use granary_flash::{ErrorConfig, Geometry};
-use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
+use granary_mssd::{DriveConfig, DriveEntry, Mode, Mssd, WriteAck};
 use granary_pmem::{Dimm, DimmConfig, Domain};
 use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
@@ -93,6 +93,8 @@ struct Case {
     fs: &'static FsEntry,
     case: &'static CrashCase,
     on: On,
+    /// The SSD's firmware, where it is none of ours.
+    drive: Option<&'static DriveEntry>,
 }
 
 /// The devices of a case.
@@ -163,7 +165,40 @@ pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
     let on = On::ALL.into_iter().find(|on| on.suffix() == suffix)?;
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs))?;
-    Some(Arc::new(Case { name: name.to_owned(), fs, case, on }))
+    Some(Arc::new(Case { name: name.to_owned(), fs, case, on, drive: None }))
+}
+
+/// The names of all cases of these file systems on these drives: `ext4@minimal`. Such are file systems that need blocks alone.
+pub fn names_on(all: &'static [FsEntry], drives: &'static [DriveEntry]) -> Vec<String> {
+    let own: Vec<&DriveEntry> = drives.iter().filter(|drive| is_own(drive)).collect();
+    let on = |fs: &FsEntry| if is_plain(fs) { own.clone() } else { Vec::new() };
+    let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
+    cases
+        .flat_map(|(fs, case)| on(fs).into_iter().map(|drive| format!("{}@{}", case.name, drive.name)))
+        .collect()
+}
+
+/// The target with this name, on one of these drives.
+pub fn by_name_on(
+    all: &'static [FsEntry],
+    drives: &'static [DriveEntry],
+    name: &str,
+) -> Option<Arc<dyn Target>> {
+    let (bare, suffix) = name.split_once('@')?;
+    let drive = drives.iter().find(|drive| is_own(drive) && drive.name == suffix)?;
+    let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
+    let (fs, case) = cases.find(|(fs, case)| case.name == bare && is_plain(fs))?;
+    Some(Arc::new(Case { name: name.to_owned(), fs, case, on: On::Usual, drive: Some(drive) }))
+}
+
+/// A firmware that no file system here names.
+fn is_own(drive: &DriveEntry) -> bool {
+    matches!(Mode::named(drive.name), Mode::Own(_))
+}
+
+/// Whether a file system can be on any drive.
+fn is_plain(fs: &FsEntry) -> bool {
+    fs.needs == [Need::Blocks] && !fs.write_log
 }
 
 impl Case {
@@ -208,7 +243,10 @@ impl Case {
         if let Some(bam) = &mut c.firmware.bam {
             (bam.entries, bam.files, bam.names) = (512, 48, 256);
         }
-        Arc::new(Mssd::new(&c).expect("a valid drive"))
+        match self.drive {
+            Some(drive) => Arc::new(drive.make(&c).expect("a valid drive")),
+            None => Arc::new(Mssd::new(&c).expect("a valid drive")),
+        }
     }
 
     /// The case of one layer: below, the first that its file system has.

@@ -44,6 +44,8 @@ pub struct DriveInfo {
     pub volatile_cache: bool,
     /// Largest block command, in pages.
     pub max_transfer: usize,
+    /// Vendor commands that it answers, by name: its firmware's, and BAM's.
+    pub offers: [&'static [&'static str]; 2],
 }
 
 /// A command for the submission queue.

@@ -60,6 +60,12 @@ pub trait Extension<'p>: Sized {
 }
 
 impl Port {
+    /// Whether the drive answers a vendor command of this name.
+    #[inline]
+    pub fn offers(&self, name: &str) -> bool {
+        self.info().offers.iter().any(|some| some.contains(&name))
+    }
+
     /// An extension of the drive; `None`: its firmware lacks it.
     #[inline]
     pub fn vendor<'p, T: Extension<'p>>(&'p self) -> Option<T> {

@@ -10,9 +10,11 @@ mod timing;
 
 use crate::error::FlashError;
 use crate::faults::ErrorConfig;
+use crate::ftl::policy::{CostBenefit, Greedy, Victims};
 pub use geometry::Geometry;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 pub use striping::Striping;
 pub use timing::{NandTiming, PlaneMode};
 
@@ -21,19 +23,25 @@ fn product(parts: impl Iterator<Item = u32>) -> u64 {
     parts.fold(1, |all, n| all.saturating_mul(n as u64))
 }
 
-/// Which closed block gc empties next.
+/// Which closed block gc empties next, by name. A drive may bring another one ([`Victims`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcPolicy {
     /// The one with the fewest live pages.
     #[default]
     Greedy,
-    /// The one with the largest benefit for its cost, age x (1 - u) / 2u, where u is its live part and its age the number
-    /// of programs since the youngest of its data was written: cold blocks are emptied although more of them is live.
-    /// Rosenblum and Ousterhout, "The design and implementation of a log-structured file system", SOSP 1991, section
-    /// 3.5, with the cost of flash (read u, write u, erase) from Kawaguchi, Nishioka and Motoda, "A flash-memory based
-    /// file system", USENIX 1995, section 3.
+    /// The one with the largest benefit for its cost ([`CostBenefit`]).
     CostBenefit,
+}
+
+impl GcPolicy {
+    /// The policy of this name.
+    pub fn victims(self) -> Arc<dyn Victims> {
+        match self {
+            GcPolicy::Greedy => Arc::new(Greedy),
+            GcPolicy::CostBenefit => Arc::new(CostBenefit),
+        }
+    }
 }
 
 /// A flash array and its FTL.

@@ -30,11 +30,12 @@ mod fill;
 mod gc;
 mod grow;
 mod idle;
+pub(crate) mod policy;
 mod recover;
 mod remap;
 mod victims;
 
-use crate::config::{FtlConfig, GcPolicy};
+use crate::config::FtlConfig;
 use crate::counters::{Cause, FlashCounters};
 use crate::error::FlashError;
 use crate::faults::Faults;
@@ -42,7 +43,9 @@ use crate::medium::{BlockNo, Medium, RamMedium};
 use crate::nand::{Nand, NandStats};
 use alloc::{Plane, Stream};
 use granary_units::{Lpa, Nanos, Page, Ppa, large_pages};
+use policy::Victims;
 use serde::Serialize;
+use std::sync::Arc;
 pub(crate) use victims::LiveMap;
 use victims::ValidCounts;
 
@@ -79,7 +82,9 @@ pub struct Ftl<M = RamMedium> {
     lost_blocks: u32,
     read_only: bool,
     counters: FlashCounters,
-    /// Cost-benefit gc: of each block, the sequence number at which the youngest of its data was written. Else empty.
+    /// Which block gc empties next.
+    victims: Arc<dyn Victims>,
+    /// Where the policy needs ages: of each block, the sequence number at which the youngest of its data was written. Else empty.
     youngest: Vec<u64>,
     /// When everything asked for so far is done.
     busy_until: Nanos,
@@ -124,7 +129,7 @@ impl<M: Medium> Ftl<M> {
     fn blank(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
         let nand = Nand::new(config, medium)?;
         let geometry = config.geometry;
-        let by_age = config.gc_policy == GcPolicy::CostBenefit;
+        let victims = config.gc_policy.victims();
         Ok(Ftl {
             config: *config,
             nand,
@@ -140,10 +145,18 @@ impl<M: Medium> Ftl<M> {
             lost_blocks: 0,
             read_only: false,
             counters: FlashCounters::default(),
-            youngest: vec![0; if by_age { geometry.blocks() as usize } else { 0 }],
+            youngest: vec![0; if victims.needs_ages() { geometry.blocks() as usize } else { 0 }],
+            victims,
             busy_until: Nanos::ZERO,
             moving: gc::Batch::new(),
         })
+    }
+
+    /// Lets gc follow this policy from now on. Data that is there already counts as old.
+    pub fn choose_victims(&mut self, victims: Arc<dyn Victims>) {
+        let ages = if victims.needs_ages() { self.config.geometry.blocks() as usize } else { 0 };
+        self.youngest.resize(ages, 0);
+        self.victims = victims;
     }
 
     /// From now on flash operations fail as `faults` says; `None` for never.

@@ -13,7 +13,9 @@
 use crate::firmware::bam::space::BamSpace;
 use granary_flash::{FtlConfig, Geometry, NandTiming};
 use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
-use serde::{Deserialize, Serialize};
+use parking_lot::Mutex;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeSet;
 
 /// A whole drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,14 +140,54 @@ impl LinkConfig {
     }
 }
 
-/// What the firmware does with the drive's DRAM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// What the firmware does with the drive's DRAM: in files its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// ByteFS: a log of 64 B lines with transactions (section 4.3).
     Log,
     /// The baselines' firmware: a write-back cache of pages (section 5.1).
     Cache,
+    /// Another one, by its name in a registry ([`DriveEntry`](crate::DriveEntry)).
+    Own(&'static str),
+}
+
+impl Mode {
+    /// The mode of this name. Whether there is such a firmware, a registry knows.
+    pub fn named(name: &str) -> Mode {
+        static OWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+        match name {
+            "log" => Mode::Log,
+            "cache" => Mode::Cache,
+            own => {
+                let mut known = OWN.lock();
+                // A few names for the life of the program.
+                let name = known.get(own).copied().unwrap_or_else(|| own.to_owned().leak());
+                known.insert(name);
+                Mode::Own(name)
+            }
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Log => "log",
+            Mode::Cache => "cache",
+            Mode::Own(name) => name,
+        }
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Mode, D::Error> {
+        String::deserialize(from).map(|name| Mode::named(&name))
+    }
 }
 
 /// When the host is told that a block write is done.
@@ -470,7 +512,7 @@ impl DriveConfig {
     /// When a block write is acknowledged in the firmware's mode.
     pub fn acknowledges(&self) -> WriteAck {
         match self.firmware.mode {
-            Mode::Log => self.firmware.write_ack,
+            Mode::Log | Mode::Own(_) => self.firmware.write_ack,
             Mode::Cache => self.firmware.cache_write_ack.unwrap_or(self.firmware.write_ack),
         }
     }
@@ -657,6 +699,13 @@ impl DriveConfig {
             refuse("flash", "has more pages than the 4 B of a log entry can name (16 TiB)")?;
         }
         Ok(())
+    }
+}
+
+impl ConfigError {
+    /// A firmware's own reason.
+    pub fn new(why: impl Into<String>) -> ConfigError {
+        ConfigError::Value { field: "firmware.mode:", why: why.into() }
     }
 }
 

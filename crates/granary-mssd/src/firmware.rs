@@ -44,6 +44,11 @@ pub trait Firmware: Send {
     /// A second one that knows the same.
     fn fork(&self) -> Box<dyn Firmware>;
 
+    /// Vendor commands that it answers, by their names: those of its transactions, if it has some, and those that it serves.
+    fn offers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Does the background work whose time has come.
     fn pump(&mut self, be: &mut Backend, now: Nanos) {
         let _ = (be, now);
@@ -241,6 +246,11 @@ impl Clone for Box<dyn Firmware> {
 
 /// The write log's transactions (ByteFS section 4.3).
 pub trait Transactions {
+    /// Bytes that uncommitted transactions may take; 0: not known.
+    fn half(&self) -> u64 {
+        0
+    }
+
     /// When there is room for a COMMIT, from `t` on.
     ///
     /// # Errors

@@ -5,9 +5,10 @@
 //!                                                             v
 //!   Drive   byte window: load store flush_lines verify | NVMe: read write flush trim | vendor: COMMIT RECOVER
 //!     link      full duplex, write-combining buffers, posted writes, queues
-//!     firmware  log mode (ByteFS): write log + three-layer index + TxLog + cleaning
-//!               cache mode (baselines): page-granular write-back cache
-//!               either with BAM (PebbleSSD): FS_WRITE, REMAP, BAM_RESET, BAM_READ
+//!     firmware  `Log` (ByteFS): write log + three-layer index + TxLog + cleaning
+//!               `Cache` (baselines): page-granular write-back cache
+//!               one of your own: docs/ADDING_A_DRIVE.md
+//!               each with BAM (PebbleSSD): FS_WRITE, REMAP, BAM_RESET, BAM_READ
 //!     flash     granary-flash: FTL, NAND
 //! ```
 //!
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod entry;
 mod firmware;
 mod link;
 mod mssd;
@@ -29,7 +31,9 @@ mod saved;
 pub use config::{
     BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig, WriteAck,
 };
+pub use entry::{CACHE, DriveEntry, LOG};
 pub use firmware::bam::space::{BamSpace, BamTable};
+pub use firmware::{Backend, Cores, Firmware, Transactions};
 pub use mssd::{Kept, Mssd, Unfinished};
 pub use saved::layout::Layout;
 

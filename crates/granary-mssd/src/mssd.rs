@@ -30,10 +30,9 @@ mod queue;
 
 pub use kept::{Kept, Unfinished};
 
-use crate::config::{ConfigError, DriveConfig, Mode};
+use crate::config::{ConfigError, DriveConfig};
+use crate::entry::{CACHE, DriveEntry, LOG};
 use crate::firmware::bam::{Bam, FileBlock};
-use crate::firmware::cache::Cache;
-use crate::firmware::log::Log;
 use crate::firmware::{Backend, Cores, Firmware};
 use crate::link::Link;
 use crate::link::wc::{HeldLine, WriteCombining};
@@ -43,12 +42,16 @@ use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap
 use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
 use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, RemapRange, Streamed, Vendor};
+use granary_flash::Victims;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
 use queue::Queue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Commands of BAM.
+const BAM: &[&str] = &["FS_WRITE", "REMAP", "REMAP keep", "BAM_RESET", "BAM_NAMES", "BAM_READ"];
 
 /// An emulated memory-semantic SSD.
 pub struct Mssd {
@@ -96,16 +99,24 @@ impl Mssd {
     /// # Errors
     /// [`ConfigError`] where the configuration makes no working drive.
     pub fn new(config: &DriveConfig) -> Result<Mssd, ConfigError> {
-        config.validate()?;
-        let backend = Backend::new(&config.flash, config.firmware.write_buffer)?;
-        Ok(Mssd::in_memory(config, backend))
+        DriveEntry::of(&[LOG, CACHE], config)?.make(config)
     }
 
-    fn in_memory(config: &DriveConfig, backend: Backend) -> Mssd {
-        let firmware: Box<dyn Firmware> = match config.firmware.mode {
-            Mode::Log => Box::new(Log::new(&config.at_clock())),
-            Mode::Cache => Box::new(Cache::new(config)),
-        };
+    /// A new drive with this firmware; `victims`: its own policy of gc. The configuration has been validated.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: what the flash says of the configuration.
+    pub fn with_firmware(
+        config: &DriveConfig,
+        firmware: Box<dyn Firmware>,
+        victims: Option<Arc<dyn Victims>>,
+    ) -> Result<Mssd, ConfigError> {
+        let mut backend = Backend::new(&config.flash, config.firmware.write_buffer)?;
+        victims.into_iter().for_each(|victims| backend.ftl_mut().choose_victims(victims));
+        Ok(Mssd::in_memory(config, firmware, backend))
+    }
+
+    fn in_memory(config: &DriveConfig, firmware: Box<dyn Firmware>, backend: Backend) -> Mssd {
         let bam =
             config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.firmware.names(), config.pages()));
         Mssd::over(config, firmware, bam, backend)
@@ -113,7 +124,7 @@ impl Mssd {
 
     fn over(
         config: &DriveConfig,
-        firmware: Box<dyn Firmware>,
+        mut firmware: Box<dyn Firmware>,
         bam: Option<Bam>,
         mut backend: Backend,
     ) -> Mssd {
@@ -127,12 +138,13 @@ impl Mssd {
             blocks: true,
             bytes: config.window,
             whole_lines: true,
-            write_log: config.firmware.mode == Mode::Log,
-            log_half: if config.firmware.mode == Mode::Log { config.firmware.log_region.0 / 2 } else { 0 },
+            write_log: firmware.transactions().is_some(),
+            log_half: firmware.transactions().map_or(0, |log| log.half()),
             bam: config.firmware.bam.is_some(),
             names: config.firmware.names() as u64,
             volatile_cache: config.firmware.volatile_cache,
             max_transfer: config.link.nvme.max_transfer,
+            offers: [firmware.offers(), if bam.is_some() { BAM } else { &[] }],
         };
         let state = State {
             link: Link::new(&config.link),

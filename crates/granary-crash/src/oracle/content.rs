@@ -102,7 +102,10 @@ impl Content {
 
     /// Space beyond its end may be there that may have been there in `before`.
     pub(crate) fn inherit(&mut self, before: &Content) {
-        self.base_reserved = self.base_reserved.max(before.reserved());
+        // A write that was under way may have its blocks, and not its size yet: ext4 gives that to what has landed.
+        let writes = before.ops.iter().filter(|op| matches!(op.kind, Kind::Write { .. }));
+        let written = writes.map(|op| op.covers().end).max().unwrap_or(0);
+        self.base_reserved = self.base_reserved.max(before.reserved()).max(written);
         self.was_cut |= before.was_cut || before.cuts().next().is_some();
     }
 
@@ -478,6 +481,23 @@ mod tests {
         f.truncate(100);
         f.fsync();
         assert_eq!(f.content.reserved(), 9000, "a cut to the size that it has may leave space");
+    }
+
+    #[test]
+    fn a_write_that_was_under_way_may_have_left_blocks_beyond_the_end() {
+        let mut f = File::new();
+        f.write(0, u64::MAX, 4096);
+        f.fsync();
+        f.truncate(100);
+        let reserved = |f: &File| {
+            let mut found = Content::certain(Segments::default(), 100);
+            found.inherit(&f.content);
+            assert!(found.was_cut());
+            found.reserved()
+        };
+        assert_eq!(reserved(&f), 0, "nothing was written");
+        f.begin(Some(5000), u64::MAX, 64);
+        assert_eq!(reserved(&f), 5064);
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl<'p> Extension<'p> for Bam<'p> {
 
     #[inline]
     fn of(port: &'p Port) -> Option<Bam<'p>> {
-        port.info().bam.then_some(Bam { port })
+        port.offers("FS_WRITE").then_some(Bam { port })
     }
 }
 

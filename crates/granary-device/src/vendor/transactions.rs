@@ -40,7 +40,7 @@ impl<'p> Extension<'p> for Transactions<'p> {
 
     #[inline]
     fn of(port: &'p Port) -> Option<Transactions<'p>> {
-        port.info().write_log.then_some(Transactions { port })
+        port.offers("COMMIT").then_some(Transactions { port })
     }
 }
 

@@ -20,7 +20,7 @@
 
 use super::Ftl;
 use super::alloc::{Open, Stream};
-use crate::config::GcPolicy;
+use super::policy::Blocks;
 use crate::counters::Cause;
 use crate::error::FlashError;
 use crate::medium::{BlockNo, Medium, Oob};
@@ -408,13 +408,17 @@ impl<M: Medium> Ftl<M> {
     /// The block that gc would empty next, and its live pages.
     pub(super) fn best_victim(&self, plane: u32) -> Option<(u32, u32)> {
         let (from, end) = self.blocks_of(plane);
-        match self.config.gc_policy {
-            GcPolicy::Greedy => self.valid.best(from, end),
-            GcPolicy::CostBenefit => {
-                let ages = &self.youngest[from as usize..end as usize];
-                self.valid.best_by_age(from, self.config.geometry.pages_per_block, self.seq, ages)
-            }
-        }
+        let blocks = Blocks {
+            valid: &self.valid,
+            from,
+            end,
+            pages_per_block: self.config.geometry.pages_per_block,
+            now: self.seq,
+            youngest: self.youngest.get(from as usize..end as usize).unwrap_or_default(),
+        };
+        let block = self.victims.choose(&blocks)?;
+        let is_one = (from..end).contains(&block) && self.valid.is_candidate(block);
+        is_one.then(|| (block, self.valid.get(block)))
     }
 
     pub(super) fn blocks_of(&self, plane: u32) -> (u32, u32) {

@@ -181,29 +181,6 @@ impl ValidCounts {
         Some((block as u32, best as u32))
     }
 
-    /// The candidate among the blocks from `from` on with the largest `age x (n - live) / 2 live`, where a block's age is
-    /// the distance from its entry in `youngest` to `now` (of equals the first), and its live pages; none where no
-    /// candidate has a stale page.
-    pub(crate) fn best_by_age(&self, from: u32, n: u32, now: u64, youngest: &[u64]) -> Option<(u32, u32)> {
-        // Benefit and cost of the best so far; kept apart, so that the comparison is exact.
-        let mut best: Option<(u32, u128, u128)> = None;
-        for (block, &youngest) in (from..).zip(youngest) {
-            if !self.is_candidate(block) {
-                continue;
-            }
-            let live = self.get(block);
-            if live == 0 {
-                return Some((block, 0));
-            }
-            let age = (now - youngest + 1) as u128;
-            let (benefit, cost) = (age * (n - live) as u128, live as u128);
-            if live < n && best.is_none_or(|(_, b, c)| benefit * c > b * cost) {
-                best = Some((block, benefit, cost));
-            }
-        }
-        best.map(|(block, _, cost)| (block, cost as u32))
-    }
-
     /// Whether the group minima are right, for `Ftl::check`.
     pub(crate) fn minima_hold(&self) -> bool {
         (0..self.least.len()).all(|g| self.least[g] == self.search(g))
@@ -248,21 +225,6 @@ mod tests {
                 assert_eq!(counts.best(from, from + per_plane), plain);
             }
         }
-    }
-
-    #[test]
-    fn age_is_weighed_against_live_pages() {
-        let mut counts = ValidCounts::new(4);
-        for (block, live) in [(0, 8), (1, 4), (2, 6), (3, 4)] {
-            counts.add(block, live);
-            counts.offer(block);
-        }
-        // (n - live) / live of 8 pages: 0, 1, 1/3, 1.
-        let best = |ages: [u64; 4]| counts.best_by_age(0, 8, 1000, &ages.map(|age| 1001 - age));
-        assert_eq!(best([1000, 10, 10, 10]), Some((1, 4)), "nothing to gain in block 0, 1 before 3");
-        assert_eq!(best([1000, 10, 10, 11]), Some((3, 4)));
-        assert_eq!(best([1000, 10, 30, 10]), Some((1, 4)), "equal: the first");
-        assert_eq!(best([1000, 10, 31, 10]), Some((2, 6)), "old enough");
     }
 
     #[test]

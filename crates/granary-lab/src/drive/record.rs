@@ -371,7 +371,7 @@ impl Moved {
         let host_pages = both.link.written() as f64 / granary_units::PAGE_SIZE as f64;
         let programs = both.flash.total_programs() as f64;
         Moved {
-            firmware: format!("{:?}", drive.firmware.mode).to_lowercase(),
+            firmware: drive.firmware.mode.name().to_owned(),
             virtual_s: time.as_secs_f64(),
             utilization: utilization(drive, run, time),
             host: host(&run.link),

@@ -213,6 +213,7 @@ pub fn of_run(drive: &Option<DriveConfig>, host: Option<&Host>) -> Vec<String> {
     let unused: &[&str] = match drive.as_ref().map(|d| d.firmware.mode) {
         Some(Mode::Log) => &["drive.firmware.cache"],
         Some(Mode::Cache) => &["drive.firmware.log_region", "drive.firmware.txlog"],
+        Some(Mode::Own(_)) => &["drive.firmware.cache", "drive.firmware.log_region", "drive.firmware.txlog"],
         None => &[],
     };
     let found = drive.iter().flat_map(of_drive).chain(host.and_then(of_host));

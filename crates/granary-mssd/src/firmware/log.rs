@@ -59,6 +59,8 @@ use txlog::TxLog;
 #[derive(Clone)]
 pub struct Log {
     regions: [Region; 2],
+    /// Bytes of both.
+    size: u64,
     /// The half that the host appends to.
     active: usize,
     index: Index,
@@ -132,6 +134,7 @@ impl Log {
         let threshold = regions[0].capacity() * f.clean_threshold_permille as u64 / 1000;
         Log {
             regions,
+            size: f.log_region.0,
             active: 0,
             index: Index::new(config.pages(), 0),
             txlog: TxLog::new(f.txlog),
@@ -260,6 +263,10 @@ impl Log {
 impl Firmware for Log {
     fn fork(&self) -> Box<dyn Firmware> {
         Box::new(self.clone())
+    }
+
+    fn offers(&self) -> &'static [&'static str] {
+        &["COMMIT", "RECOVER"]
     }
 
     fn pump(&mut self, be: &mut Backend, now: Nanos) {
@@ -502,6 +509,10 @@ impl Firmware for Log {
 }
 
 impl Transactions for Log {
+    fn half(&self) -> u64 {
+        self.size / 2
+    }
+
     fn commit_room(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
         let mut free = t;
         while !self.txlog.has_room() && !self.txlog.contains(tx) {

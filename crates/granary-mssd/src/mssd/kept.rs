@@ -48,6 +48,11 @@ impl Kept {
         let firmware: Box<dyn Firmware> = match config.firmware.mode {
             Mode::Log => Box::new(Log::load(&config.at_clock(), &layout, dram)?),
             Mode::Cache => Box::new(Cache::load(config, &layout, dram)?),
+            Mode::Own(name) => {
+                let why =
+                    format!("no image keeps a drive with the firmware '{name}': it lives in memory alone");
+                return Err(ImageError::Config(why));
+            }
         };
         let (bam, moving) = match &config.firmware.bam {
             Some(bam) => {

@@ -7,6 +7,7 @@
 
 use super::Mssd;
 use crate::config::{ConfigError, DriveConfig};
+use crate::entry::{CACHE, DriveEntry, LOG};
 use crate::firmware::Backend;
 use granary_device::CommandCounters;
 use granary_device::DriveError;
@@ -21,7 +22,8 @@ impl Mssd {
     pub fn without_data(config: &DriveConfig) -> Result<Mssd, ConfigError> {
         config.validate()?;
         let backend = Backend::without_data(&config.flash, config.firmware.write_buffer)?;
-        Ok(Mssd::in_memory(config, backend))
+        let firmware = (DriveEntry::of(&[LOG, CACHE], config)?.firmware)(config)?;
+        Ok(Mssd::in_memory(config, firmware, backend))
     }
 
     /// Writes the `pages` pages from `first` on in order, in no simulated time and a few nanoseconds of wall time each. The

@@ -81,6 +81,7 @@ impl Layout {
         let (half, txlog, slot_count) = match f.mode {
             Mode::Log => (f.log_region.0 / 2, f.txlog.0, 0),
             Mode::Cache => (0, 0, f.cache.0 / PAGE_SIZE as u64),
+            Mode::Own(_) => (0, 0, 0),
         };
         let mut end = BLOCK;
         let mut zone = |len: u64| {

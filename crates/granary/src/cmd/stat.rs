@@ -152,6 +152,7 @@ fn print_info(info: &ImageInfo, space: Option<Room>, front: Option<&Front>, host
         let mode = match d.firmware.mode {
             Mode::Log => format!("write log of {}", d.firmware.log_region),
             Mode::Cache => format!("page cache of {}", d.firmware.cache),
+            Mode::Own(name) => name.to_owned(),
         };
         rows.push(("drive", format!("{} from testbed {}, {mode}", Bytes(d.pages() * 4096), m.testbed)));
         rows.push((

@@ -1,0 +1,76 @@
+//! [`DriveEntry`]: what others know of a firmware. A registry has a line for each, as it has for file systems.
+
+use crate::config::{ConfigError, DriveConfig, Mode};
+use crate::firmware::Firmware;
+use crate::firmware::cache::Cache;
+use crate::firmware::log::Log;
+use crate::mssd::Mssd;
+use granary_flash::Victims;
+use std::sync::Arc;
+
+/// A firmware, as registries list it.
+#[derive(Clone, Copy)]
+pub struct DriveEntry {
+    /// Its name: `mode` in a testbed's `[drive.firmware]`.
+    pub name: &'static str,
+    /// What it is, in a line, with its source.
+    pub about: &'static str,
+    /// Keys of `[drive.firmware]` that are its own.
+    pub options: &'static [&'static str],
+    /// An image can keep the drive.
+    pub on_images: bool,
+    /// The firmware of a valid configuration, with nothing in it.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the configuration is none for it.
+    pub firmware: fn(&DriveConfig) -> Result<Box<dyn Firmware>, ConfigError>,
+    /// Its own policy of gc; `None`: the one that the configuration names.
+    pub victims: Option<fn() -> Arc<dyn Victims>>,
+}
+
+impl DriveEntry {
+    /// A new drive with this firmware: erased, powered, idle.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the configuration makes no working drive.
+    pub fn make(&self, config: &DriveConfig) -> Result<Mssd, ConfigError> {
+        let config = config.clone().with_mode(Mode::named(self.name));
+        config.validate()?;
+        Mssd::with_firmware(&config, (self.firmware)(&config)?, self.victims.map(|victims| victims()))
+    }
+
+    /// The entry that a configuration names.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: it is none of these.
+    pub fn of<'e>(all: &'e [DriveEntry], config: &DriveConfig) -> Result<&'e DriveEntry, ConfigError> {
+        let name = config.firmware.mode.name();
+        all.iter().find(|entry| entry.name == name).ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|entry| entry.name).collect();
+            ConfigError::new(format!(
+                "no drive has the firmware '{name}': mode is one of {}",
+                known.join(", ")
+            ))
+        })
+    }
+}
+
+/// ByteFS's write log.
+pub const LOG: DriveEntry = DriveEntry {
+    name: "log",
+    about: "write log of 64 B lines with transactions (ByteFS, ASPLOS'25, section 4.3)",
+    options: &["log_region", "txlog", "clean_threshold_permille"],
+    on_images: true,
+    firmware: |config| Ok(Box::new(Log::new(&config.at_clock()))),
+    victims: None,
+};
+
+/// The baselines' page cache.
+pub const CACHE: DriveEntry = DriveEntry {
+    name: "cache",
+    about: "write-back cache of 4 KiB pages (the baselines of ByteFS, section 5.1)",
+    options: &["cache", "cache_write_ack", "volatile_cache", "flush_cost"],
+    on_images: true,
+    firmware: |config| Ok(Box::new(Cache::new(config))),
+    victims: None,
+};
