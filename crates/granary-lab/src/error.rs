@@ -44,35 +44,9 @@ pub enum LabError {
     /// An argument that means nothing.
     #[error("{0}")]
     Usage(String),
-    /// A drive job that cannot be run.
-    #[error("job {job}: {message}")]
-    BadJob {
-        /// Its name.
-        job: String,
-        /// What is wrong and what would be right.
-        message: String,
-    },
     /// A job file with mistakes, or a trace of calls on files.
     #[error("{0}")]
-    BadJobFile(granary_workload::fio::Mistakes),
-    /// A line of a trace that cannot be replayed.
-    #[error("{file}:{line}: {message}")]
-    BadTrace {
-        /// Path.
-        file: String,
-        /// Line, from 1.
-        line: u64,
-        /// What is wrong and what to do.
-        message: String,
-    },
-    /// A record of drive calls that cannot be replayed.
-    #[error("{file}: {message}")]
-    BadRecord {
-        /// Path.
-        file: String,
-        /// What is wrong, where, and what to do.
-        message: String,
-    },
+    BadJobFile(granary_trace::fio::Mistakes),
     /// A file could not be read or written.
     #[error("{what}: {source}")]
     Io {
@@ -81,6 +55,12 @@ pub enum LabError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A trace cannot be read or written.
+    #[error(transparent)]
+    Trace(#[from] granary_trace::TraceError),
+    /// A device cannot be made or measured.
+    #[error(transparent)]
+    Bench(#[from] granary_bench::BenchError),
     /// An image cannot be made, opened or closed.
     #[error(transparent)]
     Image(#[from] granary_image::ImageError),

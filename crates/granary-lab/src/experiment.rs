@@ -12,11 +12,7 @@
 //! its counters before the caches are written back). After the run the drive's and the file system's own consistency
 //! checks must be clean: a number from a broken run is worth nothing.
 
-use crate::drive::trace::Phase;
-use crate::drive::trace::native::Header;
-use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
-use crate::memory;
 use crate::phase::{Snapshot, phase};
 use crate::record::{
     Amplification, Bytes2, Cleaning, OpType, Ops, PageCache, Period, Processors, RECORD_VERSION, Record,
@@ -24,9 +20,13 @@ use crate::record::{
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Testbed, figures};
 use crate::warnings;
+use granary_bench::memory;
+use granary_bench::{Precondition, Recorded};
 use granary_device::{Devices, Role};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
+use granary_trace::drive::Phase;
+use granary_trace::drive::native::Header;
 use granary_units::{Nanos, PAGE_SIZE};
 use granary_vfs::{CachePolicy, Caller, Cred, Entrance, FsError, Process, Vfs};
 use granary_workload::Workload;

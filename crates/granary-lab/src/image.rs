@@ -8,9 +8,9 @@
 //! The date comes from the caller: nothing here reads a clock.
 
 use crate::error::LabError;
-use crate::memory;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, OtherDevices, Testbed};
+use granary_bench::memory;
 use granary_device::{Devices, Drive, Need, Role};
 use granary_image::host::{Host as ImageHost, disk::DiskHost};
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageInfo, ImageMeta, OpenOptions};

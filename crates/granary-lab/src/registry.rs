@@ -55,7 +55,7 @@ pub fn find(name: &str) -> std::result::Result<&'static FsEntry, LabError> {
     }
     Err({
         let known: Vec<&str> = FILE_SYSTEMS.iter().map(|f| f.name).collect();
-        let meant = crate::meant(name, known.iter().copied());
+        let meant = granary_trace::suggest::meant(name, known.iter().copied());
         LabError::UnknownFs { name: name.to_owned(), meant, known: known.join(", ") }
     })
 }

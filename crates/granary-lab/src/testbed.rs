@@ -154,7 +154,7 @@ pub fn text(name: &str) -> Result<String, LabError> {
     }
     if !std::path::Path::new(name).exists() {
         let known: Vec<&str> = builtins().map(|(n, _)| n).collect();
-        let meant = crate::meant(name, known.iter().copied());
+        let meant = granary_trace::suggest::meant(name, known.iter().copied());
         return Err(LabError::UnknownTestbed { name: name.to_owned(), meant, known: known.join(", ") });
     }
     std::fs::read_to_string(name).map_err(|source| LabError::Io { what: format!("reading {name}"), source })

@@ -7,9 +7,9 @@
 
 use super::Traffic;
 use super::layout::{Blocks, Layout, by_content};
-use crate::drive::trace::{self, Choice, Op, Written};
 use crate::error::LabError;
 use granary_device::Structure;
+use granary_trace::drive::{self as trace, Choice, Op, Written};
 use granary_units::{PAGE_SIZE, Page};
 use std::ops::Range;
 use std::path::Path;

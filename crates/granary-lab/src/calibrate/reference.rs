@@ -8,8 +8,8 @@ pub mod f2fs;
 pub mod nilfs2;
 
 use crate::error::LabError;
-use crate::report::{grid, group, right};
 use comfy_table::Cell;
+use granary_bench::columns::{grid, group, right};
 use granary_device::{Drive, Port, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{World, sleep};

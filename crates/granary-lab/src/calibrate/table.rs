@@ -1,8 +1,8 @@
 //! The two sides beside each other.
 
 use super::Traffic;
-use crate::report::{grid, group, right};
 use comfy_table::Cell;
+use granary_bench::columns::{grid, group, right};
 use granary_device::Structure;
 
 /// Aims: share by which all written bytes, and by which each structure may differ.

@@ -12,9 +12,10 @@
 
 mod bars;
 
-use super::table::group;
-use crate::record::{Host, OpType, Record};
+use crate::record::{OpType, Record};
 use bars::{Row, bars};
+use granary_bench::columns::group;
+use granary_bench::traffic::Host;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

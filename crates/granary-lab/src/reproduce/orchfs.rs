@@ -26,12 +26,12 @@ mod files;
 mod plan;
 
 use super::{Alone, Plan, Study};
-use crate::drive::Precondition;
-use crate::drive::bench::Bench;
-use crate::drive::job::{Job, Pattern};
 use crate::error::LabError;
-use crate::memory;
 use crate::testbed::measure::unaligned;
+use granary_bench::Precondition;
+use granary_bench::bench::Bench;
+use granary_bench::job::{Job, Pattern};
+use granary_bench::memory;
 use granary_device::Drive;
 use granary_orchfs::geometry::{BLOCK, PAGE};
 use granary_orchfs::layout::nodes::SLOT;

@@ -23,8 +23,8 @@ mod claims;
 mod plan;
 
 use super::{Alone, Plan, Study};
-use crate::drive::moves::{MoveBench, Way};
 use crate::error::LabError;
+use granary_bench::moves::{MoveBench, Way};
 use granary_mssd::BamSpace;
 use granary_units::Bytes;
 use std::collections::BTreeMap;
@@ -68,7 +68,8 @@ fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let testbed = plan.whole()?;
     let mut out = BTreeMap::new();
     if asked("5") || asked("6") {
-        let bench = MoveBench { testbed: &testbed, moves: MOVES, pages: 1, seed: plan.seed };
+        let (ssd, costs) = (testbed.ssd()?, &testbed.host.costs);
+        let bench = MoveBench { testbed: &testbed.name, ssd, costs, moves: MOVES, pages: 1, seed: plan.seed };
         if asked("5") {
             let [write, fs_write] = [Way::Write, Way::FsWrite].map(|way| [1, 4].map(|n| bench.one(way, n)));
             let [[write, write4], [fs_write, fs_write4]] = [write, fs_write];

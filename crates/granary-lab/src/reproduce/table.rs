@@ -2,8 +2,8 @@
 
 use super::{Judged, MAIN, Paper, Results};
 use crate::record::Record;
-use crate::report::{grid, group, right};
 use comfy_table::{Cell, CellAlignment, ContentArrangement};
+use granary_bench::columns::{grid, group, right};
 use granary_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 

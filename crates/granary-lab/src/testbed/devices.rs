@@ -2,7 +2,7 @@
 
 use super::Testbed;
 use crate::error::LabError;
-use crate::memory;
+use granary_bench::memory;
 use granary_device::{Devices, Drive, Need, Role};
 use granary_mssd::{DriveConfig, Mode};
 use granary_pmem::DimmConfig;

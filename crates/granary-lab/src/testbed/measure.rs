@@ -12,9 +12,9 @@ mod nvm;
 pub(crate) mod unaligned;
 
 use super::Testbed;
-use crate::drive::job::{Job, Pattern};
-use crate::drive::{Bench, bench::Measured};
 use crate::error::LabError;
+use granary_bench::job::{Job, Pattern};
+use granary_bench::{Bench, bench::Measured};
 use granary_device::Drive;
 use granary_mssd::Mssd;
 use granary_sim::rng::Stream;

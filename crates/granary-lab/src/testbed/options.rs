@@ -94,7 +94,7 @@ impl FsOptions {
 pub(super) fn find(section: &str) -> Result<&'static OptionsEntry, String> {
     sections().find(|o| o.section == section).ok_or_else(|| {
         let known: Vec<&str> = sections().map(|o| o.section).collect();
-        let meant = crate::meant(section, known.iter().copied());
+        let meant = granary_trace::suggest::meant(section, known.iter().copied());
         match registry::find(section) {
             Ok(fs) => format!("fs.{section}: {} has no options", fs.name),
             Err(_) => format!(

@@ -100,7 +100,7 @@ fn near(keys: &[String], key: &str, last: &str) -> String {
         all[all.len().saturating_sub(parts)..].join(".")
     };
     let ends: Vec<String> = keys.iter().map(|k| end(k, parts)).collect();
-    if let Some(near) = granary_workload::nearest(key, ends.iter().map(String::as_str)) {
+    if let Some(near) = granary_trace::suggest::nearest(key, ends.iter().map(String::as_str)) {
         // As much of the path as tells it from others.
         let meant: Vec<String> = keys
             .iter()

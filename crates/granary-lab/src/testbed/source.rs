@@ -67,7 +67,7 @@ fn with_nearest(message: &str) -> String {
     }
     let mut words = message.split('`').skip(1).step_by(2);
     let (Some(given), known) = (words.next(), words) else { return message.to_owned() };
-    match (granary_workload::nearest(given, known), message.split_once("`,")) {
+    match (granary_trace::suggest::nearest(given, known), message.split_once("`,")) {
         (Some(near), Some((head, tail))) => format!("{head}`: did you mean `{near}`?{tail}"),
         _ => message.to_owned(),
     }

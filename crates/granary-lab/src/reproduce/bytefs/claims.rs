@@ -5,9 +5,10 @@
 //! `granary reproduce bytefs --sensitivity` has the experiments.
 
 use super::{FILE_SYSTEMS, MACRO, MICRO, WORKLOADS};
-use crate::record::{Host, Record};
+use crate::record::Record;
 use crate::reproduce::{Judged, MAIN, Paper, Results};
 use Paper::{About, Above, Below, Number, Range};
+use granary_bench::traffic::Host;
 
 const YCSB: &str = "not run: YCSB on a key-value store comes with a later version";
 type Value<'a> = &'a dyn Fn(&Record) -> f64;
@@ -499,7 +500,8 @@ fn amplification(r: &Results, all: &mut Vec<Judged>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Bytes2, Interface, Ops};
+    use crate::record::{Bytes2, Ops};
+    use granary_bench::traffic::Interface;
     use std::collections::BTreeMap;
 
     fn record(workload: &str, fs: &str, per_s: f64, written: u64) -> (String, Record) {

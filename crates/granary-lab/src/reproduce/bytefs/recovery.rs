@@ -6,8 +6,8 @@
 //! runs have 74 to 94 entries for each page that cleaning wrote (2.5 to 3.1 million on 33,400).
 
 use crate::error::LabError;
-use crate::memory;
 use crate::testbed::Testbed;
+use granary_bench::memory;
 use granary_device::{Command, Drive, Structure};
 use granary_mssd::{Mode, Mssd};
 use granary_sim::rng::Stream;

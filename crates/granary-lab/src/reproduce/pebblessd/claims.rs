@@ -56,7 +56,8 @@ fn less(new: f64, old: f64) -> Option<f64> {
 /// Data and index blocks over data blocks, in the measured run and its drain: what a short run leaves behind is the run's, too.
 fn amplification(r: &Record) -> Option<f64> {
     let of = |name: &str| {
-        let written = |host: &crate::record::Host| host.block.write_bytes.get(name).copied().unwrap_or(0);
+        let written =
+            |host: &granary_bench::traffic::Host| host.block.write_bytes.get(name).copied().unwrap_or(0);
         (written(&r.host) + written(&r.drain.host)) as f64
     };
     let index = match r.fs.starts_with("f2fs") {
