@@ -21,7 +21,7 @@ pub struct Record {
     pub commit: String,
     /// Built-in name or path of the workload.
     pub workload: String,
-    /// Of a file, [`crate::hash`] of its text; `None` for a built-in one, which the commit says.
+    /// Of a file, [`granary_testbed::hash`] of its text; `None` for a built-in one, which the commit says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_hash: Option<String>,
     /// Variables of the workload file that were set (`--var`), `NAME=VALUE` in order.
@@ -36,7 +36,7 @@ pub struct Record {
     /// Its path, where it is a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub testbed_file: Option<String>,
-    /// [`crate::testbed::Testbed::hash`]: of all its values, changes included.
+    /// [`granary_testbed::Testbed::hash`]: of all its values, changes included.
     #[serde(default)]
     pub testbed_hash: String,
     /// Changes to the testbed (`--set`), in order.

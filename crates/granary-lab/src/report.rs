@@ -9,7 +9,7 @@ mod table;
 
 pub use csv::csv;
 pub use html::html;
-pub(crate) use html::{escape, html_with};
+pub use html::{escape, html_with};
 pub use json::json_line;
 pub use lathist::histograms;
 pub use periods::periods;

@@ -1,9 +1,9 @@
 //! What limits how far a result can be trusted (design promise 6). A warning never changes a number.
 
 use crate::record::Record;
-use crate::registry::FsEntry;
-use crate::testbed::Testbed;
 use granary_bench::record::gc_never_ran;
+use granary_testbed::Testbed;
+use granary_testbed::registry::FsEntry;
 use granary_vfs::CachePolicy;
 use granary_workload::Workload;
 
@@ -69,7 +69,7 @@ impl Run<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry;
+    use granary_testbed::registry;
 
     const TEXT: &str = "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
                         define process name=p,instances=1\n{\nthread name=t,memsize=1m,instances=1\n{\n\

@@ -5,6 +5,7 @@ use granary_device::DriveError;
 use granary_image::ImageError;
 use granary_lab::LabError;
 use granary_mount::MountError;
+use granary_testbed::TestbedError;
 use granary_trace::TraceError;
 use granary_vfs::FsError;
 use std::fmt;
@@ -74,7 +75,7 @@ macro_rules! from {
     };
 }
 
-from!(MountError, ImageError, TraceError, BenchError);
+from!(MountError, ImageError, TraceError, BenchError, TestbedError);
 
 impl From<FsError> for Failure {
     fn from(e: FsError) -> Failure {

@@ -3,9 +3,9 @@
 use granary_bench::Recorded;
 use granary_bench::memory::{Limits, Need, Use};
 use granary_device::{Command, Drive, Structure};
-use granary_lab::testbed::Testbed;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::Dimm;
+use granary_testbed::Testbed;
 use granary_trace::drive::{self as trace, Choice, Format};
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page};
 use granary_workload::Workload;

@@ -53,7 +53,7 @@ pub fn html(records: &[Record]) -> String {
 }
 
 /// The page with this title, and `first` before the runs.
-pub(crate) fn html_with(title: &str, first: &str, records: &[Record]) -> String {
+pub fn html_with(title: &str, first: &str, records: &[Record]) -> String {
     let mut workloads: Vec<&str> = Vec::new();
     for record in records {
         if !workloads.contains(&record.workload.as_str()) {
@@ -220,7 +220,7 @@ fn row(out: &mut String, name: &str, runs: &[&Record], show: impl Fn(&Record) ->
 }
 
 /// Text as HTML shows it as it is.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

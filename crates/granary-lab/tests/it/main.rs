@@ -1,7 +1,4 @@
-//! Experiments from outside, and what is known of the registry.
+//! Every file system from outside: what it offers, and images whose devices are worn.
 
-mod memory;
-mod moves;
-mod named;
 mod offered;
 mod worn;

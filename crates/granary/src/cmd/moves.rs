@@ -4,7 +4,7 @@ use crate::progress::Fraction;
 use clap::Args;
 use granary_bench::moves::{self, MoveBench};
 use granary_lab::LabError;
-use granary_lab::testbed::Testbed;
+use granary_testbed::Testbed;
 
 /// Arguments of `drive bench move`.
 #[derive(Args)]

@@ -10,7 +10,7 @@ use granary_bench::job::check_all;
 use granary_bench::nvm::{check_bytes, dimm};
 use granary_bench::record::Origin;
 use granary_bench::{Bench, NvmRecord, nvm_table};
-use granary_lab::testbed::Testbed;
+use granary_testbed::Testbed;
 use granary_trace::drive::Phase;
 use granary_units::{Nanos, PAGE_SIZE};
 
