@@ -14,8 +14,8 @@
 
 mod limits;
 
-use crate::Precondition;
 use crate::error::BenchError;
+use crate::precondition::Precondition;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_units::{Bytes, PAGE_SIZE};

@@ -22,8 +22,8 @@
 //! The summary that blkparse prints after the events is skipped. Source: blkparse(1), "Output" and "Default output";
 //! `process_default` of blkparse (lines of packet commands).
 
+use super::event::{Event, Op, Seen, Source, Written};
 use super::lines::{Device, Lines, SECTOR, covered, decimal, touched};
-use super::{Event, Op, Seen, Source, Written};
 use crate::error::TraceError;
 use granary_device::Structure;
 use std::io::{BufReader, Read};

@@ -3,9 +3,23 @@
 //! Invariant: a format is found by lines that its own reader takes, so what is found can be read. Where two formats differ in
 //! nothing but whether a time is whole (DiskSim, MQSim), all lines that are looked at decide.
 
+use super::event::Source;
 use super::rows::{Layout, Rows};
-use super::{Choice, Source, alibaba, blkparse, disksim, fiu, iolog, mqsim, msr, native, spc, tencent};
+use super::{alibaba, blkparse, disksim, fiu, iolog, mqsim, msr, native, spc, tencent};
 use std::io::{BufReader, Read};
+
+/// How to read a block trace.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// The format; found out where not given.
+    pub format: Option<Format>,
+    /// blkparse: which events count.
+    pub event: blkparse::Action,
+    /// Which device of several: `8,16` (blkparse), `usr.0` (MSR: host and disk).
+    pub device: Option<String>,
+    /// Granary: of a record that is cut off, what there is of it.
+    pub cut: bool,
+}
 
 /// Formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

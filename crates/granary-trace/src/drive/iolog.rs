@@ -16,8 +16,8 @@
 //!
 //! Source: fio's HOWTO, "Trace file format v2" and "v3"; `log_io_u` (the unit of the stamps is microseconds).
 
+use super::event::{Event, Op, Seen, Source, Written};
 use super::lines::{Device, Lines, covered, touched};
-use super::{Event, Op, Seen, Source, Written};
 use crate::error::TraceError;
 use granary_device::Structure;
 use granary_units::Nanos;

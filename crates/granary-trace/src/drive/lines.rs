@@ -2,14 +2,15 @@
 //!
 //! Invariant: a line longer than 64 KiB is refused, so that no file fills the memory.
 
-use super::PAGE;
 use crate::error::TraceError;
-use granary_units::{Lpa, Nanos};
+use granary_units::{Lpa, Nanos, PAGE_SIZE};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 
 /// What Windows programs put in front of a text.
 const BOM: &str = "\u{feff}";
+/// Bytes of a page, in which drives count.
+const PAGE: u64 = PAGE_SIZE as u64;
 /// Bytes of a sector, in which block traces count.
 pub(super) const SECTOR: u64 = 512;
 

@@ -11,7 +11,7 @@
 //! Invariant: what was cut off or changed is found: by the checksums of header and end. Who asks for it
 //! ([`Reader::take_cut`]) gets the whole operations of a record that was cut off, without a checksum over them.
 
-use super::{Content, Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
+use super::event::{Content, Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::TraceError;
 use granary_device::{FileEnd, RemapRange, Structure};
 use granary_mssd::DriveConfig;

@@ -9,8 +9,8 @@
 //!
 //! Invariant: a line that is no access of the format ends the reading with its number and what is wrong with it.
 
+use super::event::{Event, Op, Seen, Source, Written};
 use super::lines::{Device, Lines, touched};
-use super::{Event, Op, Seen, Source, Written};
 use crate::error::TraceError;
 use granary_device::Structure;
 use granary_units::Nanos;

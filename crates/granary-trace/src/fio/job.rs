@@ -3,6 +3,7 @@
 //! The words are fio's where fio has them (`rw`, `bs`, `iodepth`, `numjobs`, `rwmixread`, `norandommap`); `load`, `store` and
 //! `persist` are those of a byte interface.
 
+use super::mistakes::Mistake;
 use granary_units::{Bytes, LINE_SIZE, Nanos};
 
 /// How storage is accessed once.
@@ -421,8 +422,8 @@ impl Job {
     }
 
     /// A mistake in the options `keys` of this job.
-    pub fn mistake(&self, keys: &[&str], message: impl std::fmt::Display) -> super::Mistake {
+    pub fn mistake(&self, keys: &[&str], message: impl std::fmt::Display) -> Mistake {
         let line = self.lines.as_ref().map_or(0, |lines| lines.of(keys));
-        super::Mistake { line, message: format!("job {}: {message}", self.name) }
+        Mistake { line, message: format!("job {}: {message}", self.name) }
     }
 }

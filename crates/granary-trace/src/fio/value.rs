@@ -7,6 +7,9 @@ use granary_units::{Bytes, Nanos};
 
 /// Sizes as fio writes them: `k`, `m`, `g`, `kb`... are powers of 1024. `KiB` are 1000 bytes to fio as long as `kb_base` is
 /// 1024, its default (fio(1), "Parameter types", "kb_base"): refused, as everywhere else they are 1024.
+///
+/// # Errors
+/// `value` is no size, with what one looks like.
 pub fn size(key: &str, value: &str) -> Result<Bytes, String> {
     let lower = value.to_ascii_lowercase();
     let bad = || format!("{key}={value}: not a size such as 4k or 16m");
@@ -38,6 +41,9 @@ pub(super) fn amount(key: &str, value: &str, most: u32) -> Result<Amount, String
 }
 
 /// A word that is true by being there, or says 0 or 1.
+///
+/// # Errors
+/// It says something else.
 pub fn flag(key: &str, value: Option<&str>) -> Result<bool, String> {
     match value {
         None | Some("1") => Ok(true),
@@ -47,6 +53,9 @@ pub fn flag(key: &str, value: Option<&str>) -> Result<bool, String> {
 }
 
 /// A whole number from `least` on.
+///
+/// # Errors
+/// It is none, or less.
 pub fn number<T>(key: &str, value: &str, least: T) -> Result<T, String>
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
