@@ -7,7 +7,7 @@ mod requests;
 mod text;
 
 use granary_crash::target;
-use granary_lab::registry::FILE_SYSTEMS;
+use granary_testbed::registry::FILE_SYSTEMS;
 use std::path::{Path, PathBuf};
 
 pub use image::FILE_SYSTEMS as IMAGES;

@@ -6,9 +6,9 @@
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
 use granary_device::Port;
 use granary_lab::experiment::Processes;
-use granary_lab::testbed::Testbed;
 use granary_mssd::{Mode, Mssd};
 use granary_sim::{Daemon, Signal, World, WorldConfig};
+use granary_testbed::Testbed;
 use granary_units::Nanos;
 use granary_vfs::{Caller, Tracking, Vfs, VfsConfig};
 use granary_workload::Workload;

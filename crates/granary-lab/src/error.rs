@@ -5,74 +5,12 @@ use granary_vfs::FsError;
 /// Why the lab could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// No testbed of that name, and no such file.
-    #[error("no testbed '{name}': {meant}the built-in ones are {known}; or give the path of a .toml file")]
-    UnknownTestbed {
-        /// What was asked for.
-        name: String,
-        /// What may have been meant, as a question.
-        meant: String,
-        /// The built-in names.
-        known: String,
-    },
-    /// A testbed file cannot be read as one.
-    #[error("testbed {file}: {message}")]
-    BadTestbed {
-        /// Path or built-in name.
-        file: String,
-        /// What is wrong, with line and column where there is one.
-        message: String,
-    },
-    /// A `--set` that does not fit.
-    #[error("--set {set}: {message}")]
-    BadSet {
-        /// As given.
-        set: String,
-        /// What is wrong and what would be right.
-        message: String,
-    },
-    /// No file system of that name.
-    #[error("no file system '{name}': {meant}there are {known}")]
-    UnknownFs {
-        /// What was asked for.
-        name: String,
-        /// What may have been meant, as a question.
-        meant: String,
-        /// The registered names.
-        known: String,
-    },
     /// An argument that means nothing.
     #[error("{0}")]
     Usage(String),
-    /// A drive job that cannot be run.
-    #[error("job {job}: {message}")]
-    BadJob {
-        /// Its name.
-        job: String,
-        /// What is wrong and what would be right.
-        message: String,
-    },
     /// A job file with mistakes, or a trace of calls on files.
     #[error("{0}")]
-    BadJobFile(granary_workload::fio::Mistakes),
-    /// A line of a trace that cannot be replayed.
-    #[error("{file}:{line}: {message}")]
-    BadTrace {
-        /// Path.
-        file: String,
-        /// Line, from 1.
-        line: u64,
-        /// What is wrong and what to do.
-        message: String,
-    },
-    /// A record of drive calls that cannot be replayed.
-    #[error("{file}: {message}")]
-    BadRecord {
-        /// Path.
-        file: String,
-        /// What is wrong, where, and what to do.
-        message: String,
-    },
+    BadJobFile(granary_trace::fio::Mistakes),
     /// A file could not be read or written.
     #[error("{what}: {source}")]
     Io {
@@ -81,6 +19,15 @@ pub enum LabError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A trace cannot be read or written.
+    #[error(transparent)]
+    Trace(#[from] granary_trace::TraceError),
+    /// A device cannot be made or measured.
+    #[error(transparent)]
+    Bench(#[from] granary_bench::BenchError),
+    /// There is no such testbed, device or file system.
+    #[error(transparent)]
+    Testbed(#[from] granary_testbed::TestbedError),
     /// An image cannot be made, opened or closed.
     #[error(transparent)]
     Image(#[from] granary_image::ImageError),
@@ -125,12 +72,12 @@ impl LabError {
     }
 
     /// A failed phase.
-    pub(crate) fn run(fs: &str, phase: &'static str, why: impl std::fmt::Display) -> LabError {
+    pub fn run(fs: &str, phase: &'static str, why: impl std::fmt::Display) -> LabError {
         LabError::Run { fs: fs.to_owned(), phase, message: why.to_string() }
     }
 
     /// A file-system call of a phase that failed.
-    pub(crate) fn fs(fs: &str, phase: &'static str) -> impl FnOnce(FsError) -> LabError {
+    pub fn fs(fs: &str, phase: &'static str) -> impl FnOnce(FsError) -> LabError {
         move |e| LabError::run(fs, phase, e)
     }
 }

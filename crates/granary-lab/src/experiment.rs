@@ -12,21 +12,21 @@
 //! its counters before the caches are written back). After the run the drive's and the file system's own consistency
 //! checks must be clean: a number from a broken run is worth nothing.
 
-use crate::drive::trace::Phase;
-use crate::drive::trace::native::Header;
-use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
-use crate::memory;
 use crate::phase::{Snapshot, phase};
 use crate::record::{
     Amplification, Bytes2, Cleaning, OpType, Ops, PageCache, Period, Processors, RECORD_VERSION, Record,
 };
-use crate::registry::{self, FsEntry};
-use crate::testbed::{Testbed, figures};
 use crate::warnings;
+use granary_bench::memory;
+use granary_bench::{BenchError, Precondition, Recorded};
 use granary_device::{Devices, Role};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
+use granary_testbed::registry::{self, FsEntry};
+use granary_testbed::{Testbed, figures};
+use granary_trace::drive::Phase;
+use granary_trace::drive::native::Header;
 use granary_units::{Nanos, PAGE_SIZE};
 use granary_vfs::{CachePolicy, Caller, Cred, Entrance, FsError, Process, Vfs};
 use granary_workload::Workload;
@@ -86,7 +86,7 @@ pub struct Experiment {
 /// Where workload and testbed come from, beside their names: what it takes to run the same again.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// Of a workload file, [`crate::hash`] of its text.
+    /// Of a workload file, [`granary_testbed::hash`] of its text.
     pub workload_hash: Option<String>,
     /// Variables of the workload file that were set, `NAME=VALUE` in order.
     pub vars: Vec<String>,
@@ -313,7 +313,7 @@ impl Experiment {
         &self,
         config: &DriveConfig,
         drive: &Arc<Mssd>,
-    ) -> Result<Option<Arc<Recorded<Mssd>>>, LabError> {
+    ) -> Result<Option<Arc<Recorded<Mssd>>>, BenchError> {
         let Some(path) = &self.record else { return Ok(None) };
         let header = Header {
             granary: env!("CARGO_PKG_VERSION").to_owned(),

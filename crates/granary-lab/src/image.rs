@@ -8,13 +8,13 @@
 //! The date comes from the caller: nothing here reads a clock.
 
 use crate::error::LabError;
-use crate::memory;
-use crate::registry::{self, FsEntry};
-use crate::testbed::{Host, OtherDevices, Testbed};
+use granary_bench::memory;
 use granary_device::{Devices, Drive, Need, Role};
 use granary_image::host::{Host as ImageHost, disk::DiskHost};
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_mssd::DriveConfig;
+use granary_testbed::registry::{self, FsEntry};
+use granary_testbed::{Host, OtherDevices, Testbed, TestbedError};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
     Call, Caller, Change, CheckpointCall, Checkpoints, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix,
@@ -392,12 +392,13 @@ impl OpenImage {
         let (testbed, paths) = testbed.with(sets)?;
         let of_mount = |path: &str| path.starts_with("host.") || path.starts_with("fs.");
         if let Some((path, set)) = paths.iter().zip(sets).find(|(path, _)| !of_mount(path)) {
-            return Err(LabError::BadSet {
+            return Err(TestbedError::BadSet {
                 set: set.clone(),
                 message: format!(
                     "{path} is the image's, since it was made: make another image (`granary mkfs IMAGE --set {set}`)"
                 ),
-            });
+            }
+            .into());
         }
         (self.testbed.host, self.testbed.fs) = (testbed.host, testbed.fs);
         Ok(paths)

@@ -1,8 +1,8 @@
 //! Counters at an instant, and what moved between two of them.
 
-use crate::record::{DeviceRun, Flash, Host, Interface, Phase};
-use granary_device::{Devices, DriveCounters, LinkTraffic, Role, Structure};
-use granary_flash::Cause;
+use crate::record::{DeviceRun, Phase};
+use granary_bench::traffic::{flash, host};
+use granary_device::{Devices, DriveCounters, Role};
 use granary_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -49,36 +49,6 @@ impl Snapshot {
 pub fn phase(from: &Snapshot, to: &Snapshot) -> Phase {
     let moved = to.counters.since(&from.counters);
     Phase { virtual_s: (to.at - from.at).as_secs_f64(), host: host(&moved.link), flash: flash(&moved) }
-}
-
-fn flash(moved: &DriveCounters) -> Flash {
-    Flash {
-        read_pages: by_cause(&moved.flash.read_pages),
-        program_pages: by_cause(&moved.flash.program_pages),
-        erases: moved.flash.erases,
-    }
-}
-
-/// Link traffic by structure.
-pub fn host(t: &LinkTraffic) -> Host {
-    Host {
-        byte: Interface { read_bytes: by_structure(&t.byte_read), write_bytes: by_structure(&t.byte_write) },
-        block: Interface {
-            read_bytes: by_structure(&t.block_read),
-            write_bytes: by_structure(&t.block_write),
-        },
-    }
-}
-
-fn by_structure(bytes: &[u64; Structure::COUNT]) -> BTreeMap<String, u64> {
-    let named = Structure::ALL.iter().zip(bytes).filter(|(_, n)| **n > 0);
-    named.map(|(s, &n)| (s.name().to_owned(), n)).collect()
-}
-
-/// Pages by cause.
-pub fn by_cause(pages: &[u64; Cause::COUNT]) -> BTreeMap<String, u64> {
-    let named = Cause::ALL.iter().zip(pages).filter(|(_, n)| **n > 0);
-    named.map(|(c, &n)| (c.name().to_owned(), n)).collect()
 }
 
 impl Snapshot {

@@ -3,6 +3,7 @@
 //! Field by field documented in docs/RESULTS.md. Two runs of one seed give equal records: no real time is in them. Maps are
 //! ordered, numbers are integers wherever the quantity is one.
 
+use granary_bench::traffic::{Flash, Host};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ pub struct Record {
     pub commit: String,
     /// Built-in name or path of the workload.
     pub workload: String,
-    /// Of a file, [`crate::hash`] of its text; `None` for a built-in one, which the commit says.
+    /// Of a file, [`granary_testbed::hash`] of its text; `None` for a built-in one, which the commit says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_hash: Option<String>,
     /// Variables of the workload file that were set (`--var`), `NAME=VALUE` in order.
@@ -35,7 +36,7 @@ pub struct Record {
     /// Its path, where it is a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub testbed_file: Option<String>,
-    /// [`crate::testbed::Testbed::hash`]: of all its values, changes included.
+    /// [`granary_testbed::Testbed::hash`]: of all its values, changes included.
     #[serde(default)]
     pub testbed_hash: String,
     /// Changes to the testbed (`--set`), in order.
@@ -205,35 +206,6 @@ pub struct Bytes2 {
     pub write_bytes: u64,
 }
 
-/// Bytes over the host link by interface, direction and data structure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Host {
-    /// Byte interface.
-    pub byte: Interface,
-    /// Block interface.
-    pub block: Interface,
-}
-
-/// Bytes of one interface by data structure; structures without traffic are left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interface {
-    /// Drive to host.
-    pub read_bytes: BTreeMap<String, u64>,
-    /// Host to drive.
-    pub write_bytes: BTreeMap<String, u64>,
-}
-
-/// Flash pages by cause; causes without traffic are left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flash {
-    /// Pages read.
-    pub read_pages: BTreeMap<String, u64>,
-    /// Pages programmed.
-    pub program_pages: BTreeMap<String, u64>,
-    /// Blocks erased.
-    pub erases: u64,
-}
-
 /// Host-link bytes over application bytes; none where the application moved none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amplification {
@@ -265,59 +237,10 @@ pub struct Phase {
     pub flash: Flash,
 }
 
-impl Interface {
-    fn sum(map: &BTreeMap<String, u64>, data: bool) -> u64 {
-        map.iter().filter(|(k, _)| (k.as_str() == "data") == data).map(|(_, v)| v).sum()
-    }
-}
-
-impl Host {
-    /// Metadata bytes written over both interfaces.
-    pub fn metadata_written(&self) -> u64 {
-        Interface::sum(&self.byte.write_bytes, false) + Interface::sum(&self.block.write_bytes, false)
-    }
-
-    /// Data bytes written over both interfaces.
-    pub fn data_written(&self) -> u64 {
-        Interface::sum(&self.byte.write_bytes, true) + Interface::sum(&self.block.write_bytes, true)
-    }
-
-    /// Metadata bytes read over both interfaces.
-    pub fn metadata_read(&self) -> u64 {
-        Interface::sum(&self.byte.read_bytes, false) + Interface::sum(&self.block.read_bytes, false)
-    }
-
-    /// Data bytes read over both interfaces.
-    pub fn data_read(&self) -> u64 {
-        Interface::sum(&self.byte.read_bytes, true) + Interface::sum(&self.block.read_bytes, true)
-    }
-
-    /// All bytes written.
-    pub fn written(&self) -> u64 {
-        self.metadata_written() + self.data_written()
-    }
-
-    /// All bytes read.
-    pub fn read(&self) -> u64 {
-        self.metadata_read() + self.data_read()
-    }
-}
-
-impl Flash {
-    /// Pages read for all causes.
-    pub fn reads(&self) -> u64 {
-        self.read_pages.values().sum()
-    }
-
-    /// Pages programmed for all causes.
-    pub fn programs(&self) -> u64 {
-        self.program_pages.values().sum()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use granary_bench::traffic::Interface;
 
     #[test]
     fn what_was_not_asked_for_has_no_amplification() {

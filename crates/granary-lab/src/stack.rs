@@ -24,10 +24,10 @@ pub use nested::Lock;
 pub use whereabouts::{directory, directory_shown, is_stacked};
 
 use crate::error::LabError;
-use crate::registry::{self, Missing};
 use granary_device::Devices;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
+use granary_testbed::registry::{self, Missing};
 use granary_units::Bytes;
 use granary_vfs::{Call, FsError, Vfs, VfsConfig, quoted};
 use nested::{forget_nested, lock, refuse_nested};

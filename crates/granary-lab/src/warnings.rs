@@ -1,8 +1,9 @@
 //! What limits how far a result can be trusted (design promise 6). A warning never changes a number.
 
 use crate::record::Record;
-use crate::registry::FsEntry;
-use crate::testbed::Testbed;
+use granary_bench::record::gc_never_ran;
+use granary_testbed::Testbed;
+use granary_testbed::registry::FsEntry;
 use granary_vfs::CachePolicy;
 use granary_workload::Workload;
 
@@ -65,15 +66,10 @@ impl Run<'_> {
     }
 }
 
-/// Says so where nothing was erased. Gc that finds only stale pages copies none, so its programs do not tell.
-pub fn gc_never_ran(erases: u64) -> Option<&'static str> {
-    (erases == 0).then_some("garbage collection never ran")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry;
+    use granary_testbed::registry;
 
     const TEXT: &str = "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
                         define process name=p,instances=1\n{\nthread name=t,memsize=1m,instances=1\n{\n\
@@ -114,10 +110,5 @@ mod tests {
         ] {
             assert!(!said.contains("page cache"), "{said}");
         }
-    }
-
-    #[test]
-    fn gc_has_run_where_a_block_was_erased() {
-        assert_eq!((gc_never_ran(0).is_some(), gc_never_ran(1)), (true, None));
     }
 }

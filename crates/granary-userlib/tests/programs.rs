@@ -2,12 +2,12 @@
 //! the direct way.
 
 use granary_device::{Devices, Need, Role};
-use granary_lab::registry::{self, FILE_SYSTEMS, FsEntry};
-use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Operation, Options, host_config};
 use granary_mssd::Mssd;
 use granary_orchfs::OrchFs;
 use granary_pmem::{Dimm, DimmConfig};
+use granary_testbed::Testbed;
+use granary_testbed::registry::{self, FILE_SYSTEMS, FsEntry};
 use granary_units::Bytes;
 use granary_vfs::{FileSystem, Vfs, VfsConfig};
 use std::ffi::OsStr;

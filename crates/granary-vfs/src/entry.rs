@@ -1,8 +1,8 @@
 //! [`FsEntry`]: all that the rest of the house knows of a file system.
 //!
 //! ```text
-//!   crates/granary-NAME/src/entry.rs   pub const ENTRY: FsEntry     the file system describes itself
-//!   crates/granary-lab/src/registry.rs a list of them               runs, mounts, images, reports, crash tests, soaks
+//!   crates/granary-NAME/src/entry.rs       pub const ENTRY: FsEntry     the file system describes itself
+//!   crates/granary-testbed/src/registry.rs a list of them               runs, mounts, images, reports, crash tests, soaks
 //! ```
 //!
 //! Options are tables of TOML outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash

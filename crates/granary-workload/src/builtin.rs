@@ -7,7 +7,6 @@
 //! It does *not* hold YCSB: that is not a Filebench workload.
 
 use crate::Error;
-use crate::lang;
 use crate::spec::Workload;
 
 /// A workload file that ships inside the binary.
@@ -61,7 +60,7 @@ impl Workload {
     /// [`Error::UnknownWorkload`], or [`Error::Script`] for an override that does not fit the file.
     pub fn from_builtin(name: &str, overrides: &[(String, String)]) -> Result<Self, Error> {
         let Some(text) = builtin(name) else {
-            let nearest = lang::nearest(name, BUILTINS.iter().map(|b| b.name));
+            let nearest = granary_trace::suggest::nearest(name, BUILTINS.iter().map(|b| b.name));
             return Err(Error::UnknownWorkload { name: name.to_owned(), nearest });
         };
         let mut workload = Self::parse(&format!("{name}.f"), text, overrides)?;

@@ -41,7 +41,10 @@ fn hint(nearest: &Option<&'static str>) -> String {
     match nearest {
         Some(name) => format!("; did you mean `{name}`?"),
         None => {
-            format!("; the built-in ones are {}", crate::lang::names(crate::list().iter().map(|b| b.name)))
+            format!(
+                "; the built-in ones are {}",
+                granary_trace::suggest::names(crate::list().iter().map(|b| b.name))
+            )
         }
     }
 }

@@ -34,13 +34,10 @@ mod parse;
 mod random;
 mod run;
 mod source;
-mod suggest;
 mod targets;
 mod vars;
 
 pub use source::Diagnostic;
-pub(crate) use suggest::names;
-pub use suggest::nearest;
 
 use crate::Error;
 use crate::spec::Workload;

@@ -11,20 +11,20 @@
 //!
 //! [`run`] executes it in virtual time on anything that implements `granary_vfs::Posix`.
 //!
-//! [`fio`] reads fio's job files into plain jobs, for whoever runs them on a drive or a file system. [`fiu`] reads traces of calls on files.
+//! fio's job files and FIU's traces of calls on files become workloads too ([`Workload::from_fio`], [`Workload::from_fiu`]); granary-trace
+//! reads both.
 //!
-//! `lang`, `fio`, `fiu` and `spec` draw no random numbers and touch no file system.
+//! `lang` and `spec` draw no random numbers and touch no file system.
 
 pub mod error;
-pub mod fio;
-pub mod fiu;
 pub mod lang;
 pub mod run;
 pub mod spec;
 
 mod builtin;
+mod on_files;
 
 pub use builtin::{Builtin, builtin, list};
 pub use error::Error;
-pub use lang::{Diagnostic, nearest};
+pub use lang::Diagnostic;
 pub use spec::Workload;

@@ -18,8 +18,9 @@
 //!
 //! Source: Filebench 1.5-alpha3's workload model language (Tarasov et al., ;login: 41(1), 2016).
 
-use crate::fio::{self, Mistakes, OnFiles};
-use crate::fiu::Trace;
+use crate::on_files::{OnFiles, on_files};
+use granary_trace::fio::{self, Mistakes};
+use granary_trace::fiu::Trace;
 use serde::Serialize;
 use std::fmt;
 
@@ -212,7 +213,7 @@ impl Workload {
     /// All that is wrong with it, and what there is not on files, with the lines.
     pub fn from_fio(file: &str, text: &str) -> Result<Workload, Mistakes> {
         let read = fio::parse(file, text)?;
-        let (jobs, idle) = fio::on_files(&read)?;
+        let (jobs, idle) = on_files(&read)?;
         let mut warnings = Vec::new();
         if !idle.is_empty() {
             let (names, s) = (idle.join(", "), if idle.len() == 1 { "s" } else { "" });
@@ -226,6 +227,14 @@ impl Workload {
             warnings.push(Warning { line: 0, column: 0, message });
         }
         Ok(Workload { fio: jobs, warnings, ..Workload::empty(file) })
+    }
+
+    /// The replay of a trace of FIU.
+    ///
+    /// # Errors
+    /// The first line that is no record of its format, or that there is none.
+    pub fn from_fiu(file: &str, bytes: &[u8]) -> Result<Workload, Mistakes> {
+        Ok(Workload { fiu: Some(Trace::parse(file, bytes)?), ..Workload::empty(file) })
     }
 
     /// A workload that does nothing.

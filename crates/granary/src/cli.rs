@@ -325,7 +325,7 @@ pub struct CalibrateArgs {
     #[arg(long, conflicts_with_all = ["fs", "load", "data", "scale", "seed", "size", "json"])]
     pub reference: bool,
     /// What to do, comma-separated
-    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::calibrate::LOADS.map(str::to_owned))]
+    #[arg(long, value_delimiter = ',', default_values_t = granary_papers::calibrate::LOADS.map(str::to_owned))]
     pub load: Vec<String>,
     /// What the journal does with file data, on both sides
     #[arg(long, value_enum, default_value_t = DataArg::Ordered)]
@@ -357,11 +357,11 @@ pub enum DataArg {
 
 impl DataArg {
     /// As granary-ext4 says it.
-    pub fn mode(self) -> granary_lab::calibrate::DataMode {
+    pub fn mode(self) -> granary_papers::calibrate::DataMode {
         match self {
-            DataArg::Ordered => granary_lab::calibrate::DataMode::Ordered,
-            DataArg::Writeback => granary_lab::calibrate::DataMode::Writeback,
-            DataArg::Journal => granary_lab::calibrate::DataMode::Journal,
+            DataArg::Ordered => granary_papers::calibrate::DataMode::Ordered,
+            DataArg::Writeback => granary_papers::calibrate::DataMode::Writeback,
+            DataArg::Journal => granary_papers::calibrate::DataMode::Journal,
         }
     }
 

@@ -1,9 +1,12 @@
 //! [`Failure`]: why a command ended, and with which exit code.
 
+use granary_bench::BenchError;
 use granary_device::DriveError;
 use granary_image::ImageError;
 use granary_lab::LabError;
 use granary_mount::MountError;
+use granary_testbed::TestbedError;
+use granary_trace::TraceError;
 use granary_vfs::FsError;
 use std::fmt;
 use std::io;
@@ -72,7 +75,7 @@ macro_rules! from {
     };
 }
 
-from!(MountError, ImageError);
+from!(MountError, ImageError, TraceError, BenchError, TestbedError);
 
 impl From<FsError> for Failure {
     fn from(e: FsError) -> Failure {

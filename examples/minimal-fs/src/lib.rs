@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tree::{Node, ROOT, SIZE, Tree};
 
-/// What others know of it. A line in the registry (`granary-lab/src/registry.rs`) names it.
+/// What others know of it. A line in the registry (`granary-testbed/src/registry.rs`) names it.
 pub const ENTRY: FsEntry = FsEntry {
     crash: &[CrashCase::plain("minimal")],
     ..FsEntry::new(

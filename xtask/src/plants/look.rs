@@ -2,7 +2,7 @@
 
 use granary_crash::target::by_name;
 use granary_crash::{Campaign, Effort, LOADS, load_by_name};
-use granary_lab::registry::FILE_SYSTEMS;
+use granary_testbed::registry::FILE_SYSTEMS;
 use std::time::Duration;
 
 /// Longer than any budget: who looks ends the process.

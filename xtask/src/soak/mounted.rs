@@ -8,8 +8,8 @@
 
 use super::Job;
 use super::state::target_dir;
-use granary_lab::registry::{self, FILE_SYSTEMS};
-use granary_lab::testbed::Testbed;
+use granary_testbed::Testbed;
+use granary_testbed::registry::{self, FILE_SYSTEMS};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

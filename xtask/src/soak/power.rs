@@ -3,7 +3,7 @@
 use super::Job;
 use granary_crash::target::{by_name, names};
 use granary_crash::{Coverage, Explorer, LOADS, load_by_name};
-use granary_lab::registry::FILE_SYSTEMS;
+use granary_testbed::registry::FILE_SYSTEMS;
 use std::ops::Range;
 use std::sync::Mutex;
 

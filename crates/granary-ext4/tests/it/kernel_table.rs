@@ -1,5 +1,5 @@
 //! Protocol and timers are the kernel's (reference/baselines.md section 3.2). The traffic of each operation (3.3, 3.6) is
-//! compared by `granary calibrate --reference` and the test of that name in granary-lab.
+//! compared by `granary calibrate --reference` and the test of that name in granary-papers.
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_device::Structure;

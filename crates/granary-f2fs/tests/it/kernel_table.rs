@@ -1,5 +1,5 @@
 //! Checkpoints, timers and flushes are the kernel's (reference/baselines.md sections 4.2 and 4.3). The traffic of each
-//! operation (4.4) is compared by `granary calibrate --reference` and the test of that name in granary-lab.
+//! operation (4.4) is compared by `granary calibrate --reference` and the test of that name in granary-papers.
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_f2fs::{FsyncMode, MountOptions};

@@ -2,12 +2,12 @@
 //! and any other of its bytes.
 
 use crate::mutate::Numbers;
+use granary_bench::Precondition;
+use granary_bench::memory::{Limits, Use, ssd_fits};
 use granary_device::vendor::transactions::Commit;
 use granary_device::{Command, Devices, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta, OpenOptions};
-use granary_lab::drive::Precondition;
-use granary_lab::memory::{Limits, Use, ssd_fits};
 use granary_mssd::{DriveConfig, Mode};
 use granary_pmem::DimmConfig;
 use granary_redo::files::{COUNTERS, DRAM, EPOCH, FLASH, HEADER, NVM, WAL};

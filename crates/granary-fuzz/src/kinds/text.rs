@@ -1,12 +1,12 @@
 //! Text from outside: workloads, job files, testbeds, traces.
 
+use granary_bench::Recorded;
+use granary_bench::memory::{Limits, Need, Use};
 use granary_device::{Command, Drive, Structure};
-use granary_lab::drive::Recorded;
-use granary_lab::drive::trace::{self, Choice, Format};
-use granary_lab::memory::{Limits, Need, Use};
-use granary_lab::testbed::Testbed;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::Dimm;
+use granary_testbed::Testbed;
+use granary_trace::drive::{self as trace, Choice, Format};
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page};
 use granary_workload::Workload;
 use std::io::Cursor;
@@ -40,8 +40,8 @@ pub(super) fn fio(bytes: &[u8]) {
         Ok(workload) => use_up(workload),
         Err(mistakes) => drop(mistakes.to_string()),
     }
-    match granary_lab::drive::fio::jobs("fuzz.fio", &text) {
-        Ok((jobs, _)) => drop(granary_lab::drive::job::check_all(&jobs, 1 << 30)),
+    match granary_bench::fio::jobs("fuzz.fio", &text) {
+        Ok((jobs, _)) => drop(granary_bench::job::check_all(&jobs, 1 << 30)),
         Err(e) => drop(e.to_string()),
     }
 }

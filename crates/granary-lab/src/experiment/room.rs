@@ -4,8 +4,8 @@
 //! larger drive, or smaller files.
 
 use crate::error::LabError;
-use crate::testbed::{Testbed, builtins};
 use granary_device::Role;
+use granary_testbed::{Testbed, builtins};
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::FsEntry;
 use granary_workload::Workload;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn ext4() -> &'static FsEntry {
-        crate::registry::find("ext4").expect("registered")
+        granary_testbed::registry::find("ext4").expect("registered")
     }
 
     fn said(text: &str, scale: f64) -> String {

@@ -12,9 +12,10 @@
 
 mod bars;
 
-use super::table::group;
-use crate::record::{Host, OpType, Record};
+use crate::record::{OpType, Record};
 use bars::{Row, bars};
+use granary_bench::columns::group;
+use granary_bench::traffic::Host;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -52,7 +53,7 @@ pub fn html(records: &[Record]) -> String {
 }
 
 /// The page with this title, and `first` before the runs.
-pub(crate) fn html_with(title: &str, first: &str, records: &[Record]) -> String {
+pub fn html_with(title: &str, first: &str, records: &[Record]) -> String {
     let mut workloads: Vec<&str> = Vec::new();
     for record in records {
         if !workloads.contains(&record.workload.as_str()) {
@@ -219,7 +220,7 @@ fn row(out: &mut String, name: &str, runs: &[&Record], show: impl Fn(&Record) ->
 }
 
 /// Text as HTML shows it as it is.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

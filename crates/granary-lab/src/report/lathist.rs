@@ -1,8 +1,7 @@
 //! Latency histograms (`enable lathist`): executions of each flowop by powers of two of their time.
 
-use super::columns::{Column, View, tables};
-use super::table::group;
 use crate::record::Record;
+use granary_bench::columns::{Column, View, group, tables};
 use granary_units::Nanos;
 use std::collections::BTreeSet;
 

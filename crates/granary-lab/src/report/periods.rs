@@ -1,8 +1,7 @@
 //! The parts that `psrun` reports, file systems side by side.
 
-use super::columns::{Column, View, tables};
-use super::table::group;
 use crate::record::Record;
+use granary_bench::columns::{Column, View, group, tables};
 use granary_units::Bytes;
 
 /// One row per period: what each file system did in it. Empty where the workload has no `psrun`.

@@ -1,8 +1,7 @@
 //! The terminal table: file systems side by side, ratios to the first; as wide as the terminal and no wider.
 
-use super::columns::{Column, View, tables};
 use crate::record::{Cleaning, OpType, Record};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use granary_bench::columns::{Column, Unit, View, group, tables};
 use granary_units::Bytes;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,17 +31,6 @@ pub fn table(records: &[Record], view: View) -> String {
         out.push_str(&format!("\n{warnings}"));
     }
     out
-}
-
-pub(crate) fn grid(header: Vec<String>) -> Table {
-    let mut t = Table::new();
-    t.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    t.set_header(header);
-    t
-}
-
-pub(crate) fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
 /// One row per figure, one column per file system, then the ratio of each further file system to the first.
@@ -196,47 +184,6 @@ fn columns_of_counts(records: &[Record]) -> &[Record] {
     if records.iter().all(|r| counts(r) == first) { &records[..1] } else { records }
 }
 
-/// A unit of time in which the numbers of a row are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    Nano,
-    Micro,
-    Milli,
-    Second,
-}
-
-impl Unit {
-    /// The largest in which so many nanoseconds are at least 1.
-    pub fn of(ns: u64) -> Unit {
-        match ns {
-            0..1_000 => Unit::Nano,
-            1_000..1_000_000 => Unit::Micro,
-            1_000_000..1_000_000_000 => Unit::Milli,
-            _ => Unit::Second,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Nano => "ns",
-            Unit::Micro => "us",
-            Unit::Milli => "ms",
-            Unit::Second => "s",
-        }
-    }
-
-    /// The number alone.
-    pub fn show(self, ns: u64) -> String {
-        let tenths = match self {
-            Unit::Nano => return group(ns),
-            Unit::Micro => (ns + 50) / 100,
-            Unit::Milli => (ns + 50_000) / 100_000,
-            Unit::Second => (ns + 50_000_000) / 100_000_000,
-        };
-        format!("{}.{}", group(tenths / 10), tenths % 10)
-    }
-}
-
 fn structures(records: &[Record], view: View) -> String {
     let of = |r: &Record, s: granary_device::Structure| {
         let pick = |m: &BTreeMap<String, u64>| m.get(s.name()).copied().unwrap_or(0);
@@ -272,41 +219,9 @@ fn ratio(v: f64, first: f64) -> String {
     if first == 0.0 || first.is_nan() || v.is_nan() { "-".to_owned() } else { format!("{:.2}x", v / first) }
 }
 
-/// 1234567 as 1,234,567.
-pub(crate) fn group(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn digits_are_grouped() {
-        assert_eq!([0, 999, 1000, 1234567].map(group), ["0", "999", "1,000", "1,234,567"]);
-    }
-
-    #[test]
-    fn a_row_has_one_unit() {
-        assert_eq!(
-            [0, 999, 1_000, 1_000_000, 1_000_000_000].map(|ns| Unit::of(ns).name()),
-            ["ns", "ns", "us", "ms", "s"]
-        );
-        assert_eq!(Unit::Micro.show(108_849), "108.8");
-        assert_eq!(Unit::Micro.show(12_345_678), "12,345.7");
-        assert_eq!(
-            (Unit::Nano.show(1234), Unit::Second.show(59_960_000_000)),
-            ("1,234".to_owned(), "60.0".to_owned())
-        );
-    }
 
     /// Five file systems, latencies from nanoseconds to seconds, long names: on a terminal of 80 columns.
     #[test]

@@ -10,7 +10,7 @@
 
 use super::{Stack, shown};
 use crate::error::LabError;
-use crate::registry::PAIR;
+use granary_testbed::registry::PAIR;
 use granary_vfs::{Caller, DirStream, FsError, NodeRef, Vfs};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};

@@ -1,5 +1,4 @@
-//! Experiments from outside, and what is known of the registry.
+//! Every file system from outside: what it offers, and images whose devices are worn.
 
-mod named;
 mod offered;
 mod worn;

@@ -1,10 +1,10 @@
 //! What statfs offers can be had, on every file system: reserved and then written, or written at once.
 
 use granary_device::Devices;
-use granary_lab::registry::{self, FILE_SYSTEMS};
-use granary_lab::testbed::Testbed;
 use granary_mssd::Mssd;
 use granary_sim::{World, WorldConfig};
+use granary_testbed::Testbed;
+use granary_testbed::registry::{self, FILE_SYSTEMS};
 use granary_units::{Bytes, Payload};
 use granary_vfs::{Allocate, Caller, Cred, FsError, OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn new(fs: &'static granary_lab::registry::FsEntry) -> Server {
+    fn new(fs: &'static granary_testbed::registry::FsEntry) -> Server {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("socket");
         let options = Options { allow_other: true, direct: Some(socket.clone()), ..Options::default() };

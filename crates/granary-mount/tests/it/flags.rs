@@ -4,8 +4,8 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{self, Rig, each, possible, systems, vfs};
-use granary_lab::registry;
 use granary_mount::{Mounted, Options, host_config};
+use granary_testbed::registry;
 use granary_units::Bytes;
 use granary_vfs::{Caller, Vfs, VfsConfig};
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -5,8 +5,8 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{self, eventually, possible, systems, vfs};
-use granary_lab::registry;
 use granary_mount::{Mounted, Options, host_config};
+use granary_testbed::registry;
 use granary_units::Bytes;
 use granary_vfs::{Caller, Vfs, VfsConfig};
 use std::ffi::CString;

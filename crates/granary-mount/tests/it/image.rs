@@ -3,10 +3,10 @@
 use granary_device::{Devices, Need};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta, OpenOptions};
-use granary_lab::registry::{self, FsEntry};
-use granary_lab::testbed::Testbed;
 use granary_mount::host_config;
 use granary_pmem::DimmConfig;
+use granary_testbed::Testbed;
+use granary_testbed::registry::{self, FsEntry};
 use granary_units::Bytes;
 use granary_vfs::{Vfs, VfsConfig};
 use std::sync::Arc;

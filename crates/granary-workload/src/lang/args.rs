@@ -13,10 +13,10 @@ use super::ast::{Attr, Head};
 use super::catalog::{Attributes, FlowopType, canonical};
 use super::parse::shorten;
 use super::source::{Result, Source, Span};
-use super::suggest::{names, nearest};
 use super::vars::{Held, Scope};
 use super::{MAX_MESSAGES, MAX_NAME};
 use crate::spec::{Value, Warning};
+use granary_trace::suggest::{names, nearest};
 
 /// Notes that something has no effect. Beyond [`MAX_MESSAGES`] nothing more is noted.
 pub(crate) fn warn(source: &Source<'_>, warnings: &mut Vec<Warning>, span: Span, message: impl Into<String>) {

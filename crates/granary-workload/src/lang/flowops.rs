@@ -19,10 +19,10 @@ use super::ast::{Composite, Flowop};
 use super::catalog::{COMPOSITE, FLOWOPS, FlowopType, Kind, flowop_type};
 use super::parse::shorten;
 use super::source::{Result, Source, Span};
-use super::suggest::{names, nearest};
 use super::vars::{Globals, Locals, Scope};
 use super::{MAX_DEPTH, MAX_FD, MAX_FLOWOPS, MAX_NAME, targets};
 use crate::spec::{FileRef, FilesetId, FlowopSpec, Io, Op, OpenFlags, Value as Amount, Warning};
+use granary_trace::suggest::{names, nearest};
 
 /// What direct I/O is aligned to on Linux: a logical block of the drive, 512 bytes on nearly all (open(2), O_DIRECT).
 const DIRECT_BLOCK: u64 = 512;

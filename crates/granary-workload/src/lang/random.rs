@@ -18,9 +18,9 @@ use super::ast::{Attr, Value, ValueKind};
 use super::catalog::{CVAR, RANDVAR};
 use super::parse::shorten;
 use super::source::Result;
-use super::suggest::{names, nearest};
 use super::vars::Held;
 use crate::spec::{Distribution, RandomVar, TableRow, Warning};
+use granary_trace::suggest::{names, nearest};
 
 /// Filebench's gamma shape where none is given, in thousandths.
 const DEFAULT_GAMMA: u64 = 1500;

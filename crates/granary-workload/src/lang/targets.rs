@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::parse::shorten;
 use super::source::{Result, Source, Span};
-use super::suggest::nearest;
 use crate::spec::{FlowopSpec, Op, ProcessSpec};
+use granary_trace::suggest::nearest;
 
 /// A target in the same thread.
 #[derive(Debug)]

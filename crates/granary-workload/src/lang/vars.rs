@@ -18,9 +18,9 @@ use super::ast::{Arith, CommandKind, Value, ValueKind};
 use super::lex::{Tok, Token, in_variable, lex};
 use super::parse::{parse, shorten};
 use super::source::{Result, Source, Span};
-use super::suggest::nearest;
 use super::{MAX_STRING, random};
 use crate::spec::{RandomId, RandomVar};
+use granary_trace::suggest::nearest;
 
 /// What a variable holds.
 #[derive(Debug, Clone, PartialEq)]

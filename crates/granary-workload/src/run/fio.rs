@@ -17,9 +17,10 @@ use super::halt::Finish;
 use super::ledger::{Class, OpStats};
 use super::whole::Whole;
 use super::{Clients, Outcome, ProcessId, RunOptions};
-use crate::fio::{Access, Client, Content, Drawn, Next, OnFiles, Part, Preallocate};
+use crate::on_files::{OnFiles, Preallocate};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{now, sleep_until, spawn};
+use granary_trace::fio::{self, Access, Client, Content, Drawn, Next, Part};
 use granary_units::{Dest, Nanos, Payload};
 use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix};
 use std::collections::BTreeMap;
@@ -137,7 +138,7 @@ struct Shared {
     nth: u64,
     /// The first of its three statistics.
     stat: usize,
-    client: Mutex<Client<Arc<crate::fio::Job>>>,
+    client: Mutex<Client<Arc<fio::Job>>>,
     woken: Condvar,
     run: Arc<Whole>,
     /// What was written and is to be verified: file, place, bytes.
@@ -306,7 +307,7 @@ impl Shared {
     }
 
     /// Something has ended: others may go on.
-    fn wake(&self, ended: impl FnOnce(&mut Client<Arc<crate::fio::Job>>, &mut Vec<(Nanos, u64)>)) {
+    fn wake(&self, ended: impl FnOnce(&mut Client<Arc<fio::Job>>, &mut Vec<(Nanos, u64)>)) {
         let mut woken = Vec::new();
         ended(&mut self.client.lock(), &mut woken);
         if !woken.is_empty() {

@@ -20,12 +20,12 @@ use crate::cmd::loopdev;
 use crate::failure::Failure;
 use granary_device::Structure;
 use granary_lab::LabError;
-use granary_lab::calibrate::kernel::{MKFS, MOUNT, commits, journal_share};
-use granary_lab::calibrate::{
+use granary_mount::{DRIVE_FILE, STATS_FILE};
+use granary_papers::calibrate::kernel::{MKFS, MOUNT, commits, journal_share};
+use granary_papers::calibrate::{
     Edge, KernelClient, Load, SETS, Traffic, classify, judge, model, reference, table,
 };
-use granary_lab::testbed::Testbed;
-use granary_mount::{DRIVE_FILE, STATS_FILE};
+use granary_testbed::Testbed;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::time::{ClockId, Timespec, clock_gettime};

@@ -12,7 +12,7 @@ use granary_crash::target::{by_name, names};
 use granary_crash::{
     Campaign, Coverage, Damages, Explorer, LOADS, Load, Report, Tally, Target, load_by_name,
 };
-use granary_lab::registry::FILE_SYSTEMS;
+use granary_testbed::registry::FILE_SYSTEMS;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;

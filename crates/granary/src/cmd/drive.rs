@@ -10,16 +10,16 @@ use crate::cmd::{moves, results};
 use crate::failure::Failure;
 use crate::progress::Fraction;
 use crate::speed::on_cpu;
+use granary_bench::columns::View;
+use granary_bench::memory;
+use granary_bench::record::Origin;
+use granary_bench::{Precondition, Recorded};
 use granary_device::Drive;
 use granary_lab::LabError;
-use granary_lab::drive::record::Origin;
-use granary_lab::drive::trace::Phase;
-use granary_lab::drive::trace::native::Header;
-use granary_lab::drive::{Precondition, Recorded};
-use granary_lab::memory;
-use granary_lab::report::View;
-use granary_lab::testbed::Testbed;
 use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_testbed::Testbed;
+use granary_trace::drive::Phase;
+use granary_trace::drive::native::Header;
 use granary_units::{Bytes, Nanos};
 use serde::Serialize;
 use std::cell::RefCell;
@@ -150,7 +150,7 @@ impl Bed {
     /// Ends the record.
     fn finish(&self) -> Result<(), LabError> {
         match &self.recorded {
-            Some(recorded) => recorded.finish().map(|_| ()),
+            Some(recorded) => Ok(recorded.finish().map(drop)?),
             None => Ok(()),
         }
     }
@@ -226,7 +226,7 @@ fn parse_precondition(text: &str) -> Result<Precondition, LabError> {
 }
 
 fn usage(flag: &str, given: &str, wanted: &str) -> LabError {
-    let meant = granary_lab::meant(given, wanted.split([',', ' ']).filter(|word| word.len() > 1));
+    let meant = granary_trace::suggest::meant(given, wanted.split([',', ' ']).filter(|word| word.len() > 1));
     LabError::Usage(format!("{flag} {given}: {meant}there are {wanted}"))
 }
 

@@ -9,8 +9,8 @@
 //! Records end first, so that what there is of them can be replayed. SIGKILL leaves a record that is cut off: `drive replay
 //! --cut`.
 
+use granary_bench::recorded::end_all;
 use granary_lab::LabError;
-use granary_lab::drive::trace::recorded::end_all;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;

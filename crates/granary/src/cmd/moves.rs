@@ -2,9 +2,9 @@
 
 use crate::progress::Fraction;
 use clap::Args;
+use granary_bench::moves::{self, MoveBench};
 use granary_lab::LabError;
-use granary_lab::drive::moves::{self, MoveBench};
-use granary_lab::testbed::Testbed;
+use granary_testbed::Testbed;
 
 /// Arguments of `drive bench move`.
 #[derive(Args)]
@@ -46,7 +46,14 @@ pub fn run(args: &MoveArgs) -> Result<(), LabError> {
     if args.moves == 0 || args.pages == 0 {
         return Err(LabError::Usage("--moves and --pages must be at least 1".to_owned()));
     }
-    let bench = MoveBench { testbed: &testbed, moves: args.moves, pages: args.pages, seed: args.seed };
+    let bench = MoveBench {
+        testbed: &testbed.name,
+        ssd: testbed.ssd()?,
+        costs: &testbed.host.costs,
+        moves: args.moves,
+        pages: args.pages,
+        seed: args.seed,
+    };
     let bar = Fraction::new();
     let record = bench.run(|part| bar.set("move", part));
     bar.finish();
@@ -64,6 +71,7 @@ pub fn run(args: &MoveArgs) -> Result<(), LabError> {
 
 /// Runs `drive space`.
 pub fn space(args: &SpaceArgs) -> Result<(), LabError> {
-    out!("{}", moves::space(&Testbed::load(&args.testbed, &args.set)?)?);
+    let testbed = Testbed::load(&args.testbed, &args.set)?;
+    out!("{}", moves::space(&testbed.name, testbed.ssd()?)?);
     Ok(())
 }

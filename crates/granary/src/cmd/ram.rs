@@ -2,13 +2,13 @@
 
 use crate::cli::mount::MemoryArgs;
 use crate::failure::Failure;
+use granary_bench::memory;
+use granary_bench::{Precondition, Recorded};
 use granary_device::{Devices, Role};
-use granary_lab::drive::trace::native::Header;
-use granary_lab::drive::{Precondition, Recorded};
-use granary_lab::memory;
-use granary_lab::registry::FsEntry;
-use granary_lab::testbed::Testbed;
 use granary_mssd::Mssd;
+use granary_testbed::Testbed;
+use granary_testbed::registry::FsEntry;
+use granary_trace::drive::native::Header;
 use granary_units::Bytes;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
 use granary_lab::report::json_line;
-use granary_lab::reproduce::{
+use granary_papers::reproduce::{
     Plan, Results, Study, claims_table, matrix_table, sensitivity, sensitivity_table, warnings_text,
 };
 use std::collections::BTreeMap;

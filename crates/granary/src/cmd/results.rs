@@ -1,9 +1,10 @@
 //! `--export FILE`: the records of a command as a file; the ending of its name says the format.
 
+use granary_bench::columns::View;
 use granary_lab::LabError;
 use granary_lab::record::Record;
-use granary_lab::report::{View, csv, html, json_line};
-use granary_lab::reproduce::{Judged, Results, claims_csv, claims_json, claims_page};
+use granary_lab::report::{csv, html, json_line};
+use granary_papers::reproduce::{Judged, Results, claims_csv, claims_json, claims_page};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -9,9 +9,9 @@ use crate::speed::Speed;
 use granary_lab::LabError;
 use granary_lab::experiment::{Experiment, Origin};
 use granary_lab::record::Record;
-use granary_lab::registry;
 use granary_lab::report::{histograms, json_line, periods, table};
-use granary_lab::testbed::Testbed;
+use granary_testbed::Testbed;
+use granary_testbed::registry;
 use granary_workload::lang::MAX_TEXT;
 use granary_workload::{Workload, builtin};
 use std::fmt::Write as _;
@@ -124,7 +124,7 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
         let kind = Path::new(&args.workload).extension().and_then(|e| e.to_str()).unwrap_or_default();
         let text = read(&args.workload, if kind == "fiu" { LONGEST_TRACE } else { MAX_TEXT as u64 + 1 })
             .map_err(|source| LabError::Io { what: format!("reading {}", args.workload), source })?;
-        origin.workload_hash = Some(granary_lab::hash(&text));
+        origin.workload_hash = Some(granary_testbed::hash(&text));
         match kind {
             "fio" => fio(&args.workload, &text, &vars)?,
             "fiu" => fiu(&args.workload, &text, &vars)?,

@@ -3,8 +3,8 @@
 use super::files::{serve, warn};
 use granary_lab::LabError;
 use granary_lab::stack::{self, Look};
-use granary_lab::testbed::Testbed;
 use granary_mount::host_config;
+use granary_testbed::Testbed;
 use granary_units::Bytes;
 use granary_vfs::{Process, VfsConfig, quoted};
 use rustix::process::{Resource, getrlimit};

@@ -2,22 +2,22 @@
 
 use crate::cli::TestbedCommand;
 use granary_lab::LabError;
-use granary_lab::testbed::{self, Testbed, figures, measure};
+use granary_testbed::{Testbed, TestbedError, builtin, builtins, figures, measure};
 use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(command: &TestbedCommand) -> Result<ExitCode, LabError> {
     match command {
         TestbedCommand::List => {
-            for (name, _) in testbed::builtins() {
+            for (name, _) in builtins() {
                 outln!("{name:<18} {}", Testbed::load(name, &[])?.description);
             }
         }
-        TestbedCommand::Show { name, values: false } => out!("{}", testbed::text(name)?),
+        TestbedCommand::Show { name, values: false } => out!("{}", builtin::text(name)?),
         TestbedCommand::Show { name, values: true } => out!("{}", Testbed::load(name, &[])?.values()),
         TestbedCommand::Check { files } => return check(files),
         TestbedCommand::Measure { names } => {
-            let all: Vec<String> = testbed::builtins().map(|(name, _)| name.to_owned()).collect();
+            let all: Vec<String> = builtins().map(|(name, _)| name.to_owned()).collect();
             for name in if names.is_empty() { &all } else { names } {
                 outln!("## {name}\n\n{}", measure::markdown(&measure::measure(name)?));
             }
@@ -31,7 +31,7 @@ fn check(files: &[String]) -> Result<ExitCode, LabError> {
     let mut code = ExitCode::SUCCESS;
     for file in files {
         let testbed = match Testbed::load(file, &[]) {
-            Err(e @ LabError::BadTestbed { .. }) => {
+            Err(e @ TestbedError::BadTestbed { .. }) => {
                 outln!("{e}\n");
                 code = ExitCode::from(1);
                 continue;

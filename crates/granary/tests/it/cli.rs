@@ -1,7 +1,7 @@
 //! The command line as a user meets it: results, determinism, errors that say what to do next, exit codes.
 
 use assert_cmd::Command;
-use granary_lab::reproduce::STUDIES;
+use granary_papers::reproduce::STUDIES;
 
 fn granary(args: &[&str]) -> Command {
     let mut c = Command::cargo_bin("granary").expect("the binary is built");

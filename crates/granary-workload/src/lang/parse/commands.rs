@@ -7,8 +7,8 @@ use crate::lang::ast::{Arith, Command, CommandKind, Run, Value, ValueKind};
 use crate::lang::catalog;
 use crate::lang::lex::Tok;
 use crate::lang::source::{Result, Span};
-use crate::lang::suggest::nearest;
 use crate::spec::QuitMode;
+use granary_trace::suggest::nearest;
 
 /// Every command, for suggestions.
 const COMMANDS: &[&str] = &[

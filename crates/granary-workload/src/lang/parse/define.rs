@@ -7,7 +7,7 @@ use crate::lang::ast::{CommandKind, Composite, Flowop, Head, Process, Thread};
 use crate::lang::catalog;
 use crate::lang::lex::Tok;
 use crate::lang::source::{Result, Span};
-use crate::lang::suggest::nearest;
+use granary_trace::suggest::nearest;
 
 impl<'a> Parser<'_, 'a> {
     pub(super) fn define(&mut self) -> Result<CommandKind<'a>> {

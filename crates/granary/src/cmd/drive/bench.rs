@@ -4,10 +4,10 @@ use super::{Bed, Plan, config, ended, nvm, parse_precondition, print, usage};
 use crate::cli::DriveBenchArgs;
 use crate::failure::Failure;
 use crate::progress::Fraction;
+use granary_bench::job::{Pattern, check_all};
+use granary_bench::{Bench, DriveRecord, Job, Precondition, fio, table};
 use granary_device::Role;
 use granary_lab::LabError;
-use granary_lab::drive::job::{Pattern, check_all};
-use granary_lab::drive::{Bench, DriveRecord, Job, Precondition, fio, table};
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
 /// Runs the command.
@@ -73,7 +73,7 @@ pub(super) fn jobs(args: &DriveBenchArgs) -> Result<(Vec<Job>, Vec<String>), Lab
     if let Some(path) = &args.job {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LabError::Io { what: format!("reading {}", path.display()), source })?;
-        return fio::jobs(&path.display().to_string(), &text);
+        return Ok(fio::jobs(&path.display().to_string(), &text)?);
     }
     let mut out = Vec::new();
     for name in &args.rw {
@@ -96,9 +96,7 @@ pub(super) fn jobs(args: &DriveBenchArgs) -> Result<(Vec<Job>, Vec<String>), Lab
             runtime: args
                 .runtime
                 .as_deref()
-                .map(|t| {
-                    granary_workload::fio::time(t).map_err(|m| LabError::Usage(format!("--runtime: {m}")))
-                })
+                .map(|t| granary_trace::fio::time(t).map_err(|m| LabError::Usage(format!("--runtime: {m}"))))
                 .transpose()?,
             time_based: args.runtime.is_some(),
             accesses: if args.runtime.is_some() {

@@ -6,12 +6,12 @@ use crate::cli::DriveBenchArgs;
 use crate::cmd::interrupt::Stop;
 use crate::failure::Failure;
 use crate::progress::Fraction;
-use granary_lab::drive::job::check_all;
-use granary_lab::drive::nvm::{check_bytes, dimm};
-use granary_lab::drive::record::Origin;
-use granary_lab::drive::trace::Phase;
-use granary_lab::drive::{Bench, NvmRecord, nvm_table};
-use granary_lab::testbed::Testbed;
+use granary_bench::job::check_all;
+use granary_bench::nvm::{check_bytes, dimm};
+use granary_bench::record::Origin;
+use granary_bench::{Bench, NvmRecord, nvm_table};
+use granary_testbed::Testbed;
+use granary_trace::drive::Phase;
 use granary_units::{Nanos, PAGE_SIZE};
 
 /// Runs the command.

@@ -4,10 +4,11 @@ use super::{Bed, Plan, config, ended, parse_precondition, print, usage, with_fir
 use crate::cli::DriveReplayArgs;
 use crate::failure::Failure;
 use crate::progress::Fraction;
+use granary_bench::replay::Replayed;
+use granary_bench::{Pace, Precondition, Replay, ReplayRecord, replay_table};
 use granary_lab::LabError;
-use granary_lab::drive::replay::Replayed;
-use granary_lab::drive::trace::{self, Choice, Format, blkparse::Action};
-use granary_lab::drive::{Pace, Precondition, Replay, ReplayRecord, replay_table};
+use granary_trace::TraceError;
+use granary_trace::drive::{self as trace, Choice, Format, blkparse::Action};
 
 /// Runs the command.
 pub fn run(args: &DriveReplayArgs) -> Result<(), Failure> {
@@ -105,7 +106,7 @@ fn plan(
     let own = args.drive.testbed.is_some() || !args.drive.set.is_empty();
     if let (Some(h), false) = (header, own) {
         let recorded = Precondition::parse(&h.precondition)
-            .map_err(|message| LabError::BadRecord { file: name.to_owned(), message })?;
+            .map_err(|message| TraceError::BadRecord { file: name.to_owned(), message })?;
         return Ok(Plan {
             config: with_firmware(h.drive.clone(), &args.drive)?,
             testbed: h.testbed.clone(),

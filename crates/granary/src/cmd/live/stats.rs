@@ -4,10 +4,11 @@
 
 use super::directory::Directory;
 use crate::cli::mount::Survives;
+use granary_bench::traffic::{Flash, Host};
 use granary_device::Devices;
 use granary_image::Image;
 use granary_lab::phase::{Snapshot, phase};
-use granary_lab::record::{Amplification, Bytes2, DeviceRun, Flash, Host};
+use granary_lab::record::{Amplification, Bytes2, DeviceRun};
 use granary_mount::{Operation, Operations};
 use granary_sim::now;
 use granary_units::Nanos;

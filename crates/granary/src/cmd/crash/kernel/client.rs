@@ -2,7 +2,7 @@
 //! made.
 
 use super::log::Log;
-use granary_lab::calibrate::KernelClient;
+use granary_papers::calibrate::KernelClient;
 use granary_units::{Dest, Payload};
 use granary_vfs::{
     Allocate, Cred, Dirent, Fd, OpenFlags, Posix, RenameFlags, Result, SetTime, SetXattr, Whence,

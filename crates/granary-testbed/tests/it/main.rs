@@ -1,0 +1,5 @@
+//! The registry, and what devices do and need on the built-in testbeds.
+
+mod memory;
+mod moves;
+mod named;
