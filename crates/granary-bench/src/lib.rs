@@ -14,6 +14,7 @@
 
 pub mod bench;
 pub mod columns;
+pub mod drives;
 mod error;
 pub mod figures;
 pub mod fio;

@@ -14,6 +14,7 @@
 
 mod limits;
 
+use crate::drives;
 use crate::error::BenchError;
 use crate::precondition::Precondition;
 use granary_mssd::{DriveConfig, Mode, Mssd};
@@ -132,8 +133,8 @@ impl Need {
 /// [`BenchError::Usage`] where there is not, with what to do; figures that no drive can have.
 pub fn ssd(testbed: &str, config: &DriveConfig, how: Use) -> Result<Mssd, BenchError> {
     ssd_fits(testbed, config, how, &Limits::here()?)?;
-    let make = if how.content { Mssd::new } else { Mssd::without_data };
-    make(config).map_err(|e| BenchError::BadDevice { testbed: testbed.to_owned(), message: e.to_string() })
+    drives::make(config, how.content)
+        .map_err(|e| BenchError::BadDevice { testbed: testbed.to_owned(), message: e.to_string() })
 }
 
 /// NVM DIMMs in memory, if there is memory for them.

@@ -1,11 +1,12 @@
 //! [`DriveEntry`]: what others know of a firmware. A registry has a line for each, as it has for file systems.
 
 use crate::config::{ConfigError, DriveConfig, Mode};
-use crate::firmware::Firmware;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
+use crate::firmware::{Backend, Firmware};
 use crate::mssd::Mssd;
-use granary_flash::Victims;
+use granary_flash::{FlashError, FtlConfig, Victims};
+use granary_units::Bytes;
 use std::sync::Arc;
 
 /// A firmware, as registries list it.
@@ -34,9 +35,28 @@ impl DriveEntry {
     /// # Errors
     /// [`ConfigError`]: the configuration makes no working drive.
     pub fn make(&self, config: &DriveConfig) -> Result<Mssd, ConfigError> {
+        self.make_over(config, Backend::new)
+    }
+
+    /// The same with flash that keeps no content: every page that the drive's memory does not hold reads as zeros. For raw
+    /// benches of large drives only; records of such runs must say so.
+    ///
+    /// # Errors
+    /// As [`DriveEntry::make`].
+    pub fn make_without_data(&self, config: &DriveConfig) -> Result<Mssd, ConfigError> {
+        self.make_over(config, Backend::without_data)
+    }
+
+    fn make_over(
+        &self,
+        config: &DriveConfig,
+        flash: fn(&FtlConfig, Bytes) -> Result<Backend, FlashError>,
+    ) -> Result<Mssd, ConfigError> {
         let config = config.clone().with_mode(Mode::named(self.name));
         config.validate()?;
-        Mssd::with_firmware(&config, (self.firmware)(&config)?, self.victims.map(|victims| victims()))
+        let backend = flash(&config.flash, config.firmware.write_buffer)?;
+        let victims = self.victims.map(|victims| victims());
+        Ok(Mssd::with_firmware(&config, (self.firmware)(&config)?, victims, backend))
     }
 
     /// The entry that a configuration names.

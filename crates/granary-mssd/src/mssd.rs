@@ -102,21 +102,15 @@ impl Mssd {
         DriveEntry::of(&[LOG, CACHE], config)?.make(config)
     }
 
-    /// A new drive with this firmware; `victims`: its own policy of gc. The configuration has been validated.
-    ///
-    /// # Errors
-    /// [`ConfigError`]: what the flash says of the configuration.
-    pub fn with_firmware(
+    /// A new drive of a configuration that has been validated, with its firmware, its policy of gc where that has its own, its write
+    /// buffer and flash.
+    pub(crate) fn with_firmware(
         config: &DriveConfig,
         firmware: Box<dyn Firmware>,
         victims: Option<Arc<dyn Victims>>,
-    ) -> Result<Mssd, ConfigError> {
-        let mut backend = Backend::new(&config.flash, config.firmware.write_buffer)?;
+        mut backend: Backend,
+    ) -> Mssd {
         victims.into_iter().for_each(|victims| backend.ftl_mut().choose_victims(victims));
-        Ok(Mssd::in_memory(config, firmware, backend))
-    }
-
-    fn in_memory(config: &DriveConfig, firmware: Box<dyn Firmware>, backend: Backend) -> Mssd {
         let bam =
             config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.firmware.names(), config.pages()));
         Mssd::over(config, firmware, bam, backend)

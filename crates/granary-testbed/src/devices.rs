@@ -35,8 +35,14 @@ impl Testbed {
     /// # Errors
     /// As [`Testbed::ssd`].
     pub fn ssd_for(&self, fs: Option<&FsEntry>) -> Result<DriveConfig, TestbedError> {
-        let mode = if fs.is_some_and(|fs| fs.write_log) { Mode::Log } else { Mode::Cache };
-        let ssd = self.ssd()?.clone().with_mode(mode);
+        let ssd = self.ssd()?.clone();
+        let mode = match ssd.firmware.mode {
+            _ if fs.is_some_and(|fs| fs.write_log) => Mode::Log,
+            // A testbed's own firmware serves all that need no write log.
+            Mode::Own(name) => Mode::Own(name),
+            _ => Mode::Cache,
+        };
+        let ssd = ssd.with_mode(mode);
         Ok(if fs.is_some_and(|fs| fs.needs.contains(&Need::Inside)) { ssd.from_inside() } else { ssd })
     }
 

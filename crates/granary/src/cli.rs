@@ -397,6 +397,8 @@ pub enum DriveCommand {
     Replay(DriveReplayArgs),
     /// Show what the tables of a PebbleSSD take of its persistent memory
     Space(SpaceArgs),
+    /// List the firmwares that a drive can have
+    List,
 }
 
 #[derive(Subcommand)]
@@ -408,7 +410,7 @@ pub enum DriveBenchKind {
 /// The drive, and what it holds.
 #[derive(Args)]
 pub struct DriveArgs {
-    /// Firmware: log (ByteFS) or cache (the baselines) [default: the testbed's]
+    /// Firmware: log (ByteFS), cache (the baselines), or another of `granary drive list` [default: the testbed's]
     #[arg(long, value_name = "MODE")]
     pub firmware: Option<String>,
     /// Built-in testbed (see `granary testbed list`) or path of a .toml file [default: bytefs-emulator; the drive of a record]

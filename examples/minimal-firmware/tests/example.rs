@@ -126,11 +126,10 @@ fn a_file_system_asks_for_the_command_and_a_drive_without_it_refuses() {
 #[test]
 fn its_own_policy_of_gc_is_asked() {
     let copied = |own: bool| {
-        let mut config = DriveConfig::tiny(Mode::Own(ENTRY.name));
+        let mut config = DriveConfig::tiny(Mode::Cache);
         config.flash.over_provisioning_permille = 150;
-        let firmware = (ENTRY.firmware)(&config).expect("a firmware");
-        let victims = ENTRY.victims.filter(|_| own).map(|victims| victims());
-        let drive = Mssd::with_firmware(&config, firmware, victims).expect("a drive");
+        let victims = ENTRY.victims.filter(|_| own);
+        let drive = DriveEntry { victims, ..ENTRY }.make(&config).expect("a drive");
         let pages = config.pages();
         let (mut now, mut random) = (Nanos::ZERO, Stream::new(3, "gc"));
         for n in 0..pages * 8 {

@@ -20,10 +20,7 @@ impl Mssd {
     /// # Errors
     /// As [`Mssd::new`].
     pub fn without_data(config: &DriveConfig) -> Result<Mssd, ConfigError> {
-        config.validate()?;
-        let backend = Backend::without_data(&config.flash, config.firmware.write_buffer)?;
-        let firmware = (DriveEntry::of(&[LOG, CACHE], config)?.firmware)(config)?;
-        Ok(Mssd::in_memory(config, firmware, backend))
+        DriveEntry::of(&[LOG, CACHE], config)?.make_without_data(config)
     }
 
     /// Writes the `pages` pages from `first` on in order, in no simulated time and a few nanoseconds of wall time each. The

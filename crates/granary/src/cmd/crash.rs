@@ -8,7 +8,8 @@ use crate::cli::crash::{CrashArgs, Mode, Replay};
 use crate::failure::Failure;
 use crate::progress::Fraction;
 use comfy_table::Table;
-use granary_crash::target::{by_name, names};
+use granary_bench::drives::DRIVES;
+use granary_crash::target::{by_name, by_name_on, names, names_on};
 use granary_crash::{
     Campaign, Coverage, Damages, Explorer, LOADS, Load, Report, Tally, Target, load_by_name,
 };
@@ -33,7 +34,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         ));
     }
     if args.list {
-        outln!("file systems:\n  {}", names(FILE_SYSTEMS).join("\n  "));
+        outln!("file systems:\n  {}", all_names().join("\n  "));
         outln!("loads:\n  {}", LOADS.join("\n  "));
         return Ok(ExitCode::SUCCESS);
     }
@@ -99,11 +100,19 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// The crash cases of all file systems, on the usual devices and on each drive of the registry.
+fn all_names() -> Vec<String> {
+    let mut all = names(FILE_SYSTEMS);
+    all.extend(names_on(FILE_SYSTEMS, DRIVES));
+    all
+}
+
 fn targets(asked: &[String]) -> Result<Vec<Arc<dyn Target>>, Failure> {
-    let all = names(FILE_SYSTEMS);
+    let all = all_names();
     let chosen = if asked.is_empty() { all.clone() } else { asked.to_vec() };
     let target = |name: &String| {
         by_name(FILE_SYSTEMS, name)
+            .or_else(|| by_name_on(FILE_SYSTEMS, DRIVES, name))
             .ok_or_else(|| Failure::usage(format!("no file system '{name}': choose from {}", all.join(", "))))
     };
     chosen.iter().map(target).collect()

@@ -10,7 +10,9 @@ use crate::cmd::{moves, results};
 use crate::failure::Failure;
 use crate::progress::Fraction;
 use crate::speed::on_cpu;
+use comfy_table::Table;
 use granary_bench::columns::View;
+use granary_bench::drives::DRIVES;
 use granary_bench::memory;
 use granary_bench::record::Origin;
 use granary_bench::{Precondition, Recorded};
@@ -34,9 +36,31 @@ pub fn run(command: &DriveCommand) -> Result<(), Failure> {
         }
         DriveCommand::Bench(args) => return bench::run(args),
         DriveCommand::Space(args) => moves::space(args)?,
+        DriveCommand::List => list(),
         DriveCommand::Replay(args) => return replay::run(args),
     }
     Ok(())
+}
+
+/// The firmwares that a testbed's drive can have, and where they can be used.
+fn list() {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_header(["firmware", "commands", "options of [drive.firmware]", "images", "gc", "what it is"]);
+    let or_none = |words: &[&str]| if words.is_empty() { "-".to_owned() } else { words.join(", ") };
+    for entry in DRIVES {
+        let firmware = (entry.firmware)(&DriveConfig::bytefs_emulator());
+        let offers = firmware.map_or_else(|_| "?".to_owned(), |firmware| or_none(firmware.offers()));
+        let gc = if entry.victims.is_some() { "its own" } else { "gc_policy" };
+        let images = if entry.on_images { "yes" } else { "no" };
+        let options = or_none(entry.options);
+        table.add_row([entry.name, &offers, &options, images, gc, entry.about]);
+    }
+    outln!("{table}");
+    outln!(
+        "\nA testbed chooses one by `mode` in [drive.firmware] (`--set drive.firmware.mode=NAME`). Each can have BAM beside it \
+         ([drive.firmware.bam]): FS_WRITE, REMAP, BAM_READ, BAM_RESET. docs/ADDING_A_DRIVE.md adds one."
+    );
 }
 
 /// What a drive is made of.
@@ -68,11 +92,11 @@ fn config(args: &DriveArgs) -> Result<(DriveConfig, String), LabError> {
 }
 
 fn with_firmware(config: DriveConfig, args: &DriveArgs) -> Result<DriveConfig, LabError> {
+    let known: Vec<&str> = DRIVES.iter().map(|entry| entry.name).collect();
     Ok(match args.firmware.as_deref() {
         None => config,
-        Some("log") => config.with_mode(Mode::Log),
-        Some("cache") => config.with_mode(Mode::Cache),
-        Some(other) => return Err(usage("--firmware", other, "log or cache")),
+        Some(name) if known.contains(&name) => config.with_mode(Mode::named(name)),
+        Some(other) => return Err(usage("--firmware", other, &known.join(", "))),
     })
 }
 
