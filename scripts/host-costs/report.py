@@ -61,7 +61,7 @@ GROUPS = {
     "extent": "extent_alloc extent_search extent_free extent_update",
 }
 # Processor time on the machine of the testbed's other rows, ns; tmpfs: create and close, open and
-# close, unlink ([host.costs] of testbeds/bytefs-emulator.toml says where they come from).
+# close, unlink ([host.costs] of granary-testbed/testbeds/bytefs-emulator.toml says where they come from).
 REFERENCE = {"create": 1500, "open": 1000, "unlink empty": 1800}
 
 

@@ -24,7 +24,7 @@ struct Cli {
 
 /// As in the command line: lives of a file system are made of small nodes.
 #[global_allocator]
-static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Subcommand)]
 enum Task {

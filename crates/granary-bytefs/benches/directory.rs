@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// As the command line, whose mounts this is about.
 #[global_allocator]
-static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const BATCH: u64 = 1_000;
 const ROUNDS: u64 = 20;

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// What the command line allocates with.
 #[global_allocator]
-static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const WHAT: Structure = Structure::Data;
 

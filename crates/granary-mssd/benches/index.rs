@@ -17,7 +17,7 @@ use std::hint::black_box;
 
 /// What the command line allocates with: an index of 20 MB in small pages of memory waits for their places, too.
 #[global_allocator]
-static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Pages of a 32 GB drive.
 const PAGES: u64 = 8 << 20;

@@ -30,7 +30,6 @@ mod unset;
 
 pub use builtin::builtins;
 pub use error::TestbedError;
-pub use granary_vfs::entry::Inside;
 pub use options::FsOptions;
 pub use testbed::{Host, OtherDevices, Testbed};
 

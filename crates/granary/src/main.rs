@@ -12,6 +12,7 @@ mod cmd;
 mod failure;
 #[cfg(test)]
 mod hints;
+mod keep;
 mod progress;
 mod speed;
 
@@ -23,13 +24,13 @@ use std::process::ExitCode;
 /// A simulation is made of millions of small nodes, and a page for each page of the drive: its arenas in large pages take a
 /// hundredth of the page faults (docs/BENCHMARKS.md, "The allocator").
 #[global_allocator]
-static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if matches!(cli.command, Command::Run(_) | Command::Reproduce(_) | Command::Drive(_) | Command::Crash(_))
     {
-        granary_alloc::keep(); // simulations end; a mount stays
+        keep::keep(); // simulations end; a mount stays
     }
     let result = match cli.command {
         Command::Run(args) => done(cmd::run::run(&args)),

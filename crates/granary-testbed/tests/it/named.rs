@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// Where a registered file system's crate is named, beside the root manifest's list of dependencies.
 const REGISTRY: [&str; 2] = ["crates/granary-testbed/Cargo.toml", "crates/granary-testbed/src/registry.rs"];
 
-/// Parts of paths that are not counted: tests, benches and examples may take any file system they like; `granary-papers` compares
-/// with particular ones, which is what it is for; `docs` tell of all; `target` is built.
-const NOT_COUNTED: [&str; 6] = ["tests", "benches", "examples", "granary-papers", "docs", "target"];
+/// Parts of paths that are not counted: tests, benches and examples may take any file system they like; `granary-papers` and the command
+/// `calibrate` compare with particular ones, which is what they are for; `docs` tell of all; `target` is built.
+const NOT_COUNTED: [&str; 7] = ["tests", "benches", "examples", "granary-papers", "calibrate", "docs", "target"];
 
 /// Files that name a file system without need. It may only become shorter: file, crate.
 const STILL: [(&str, &str); 0] = [];
