@@ -23,8 +23,8 @@
 //! does *not* look for fewer power failures, nor minimise what a mkfs or damaged media lead to.
 
 mod film;
-mod life;
 mod kind;
+mod life;
 mod making;
 mod media;
 mod mending;
@@ -46,8 +46,8 @@ use crate::target::Target;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use minimise::Short;
 use life::{Cut, Life, Machine, Mission, Outcome};
+use minimise::Short;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -22,8 +22,8 @@ mod tape;
 
 pub use budget::Budget;
 pub use client::Recorded;
-pub use numbers::Calls;
 pub(crate) use numbers::CallId;
+pub use numbers::Calls;
 pub(crate) use tape::{Answers, Begun, Tape};
 
 use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId};

@@ -127,7 +127,8 @@ impl Explorer {
         let mut machine = Machine::of(devices, rest.promises.fork(), rest.now);
         let (raw, between) = (machine.raw.clone(), &rest.between);
         let media = Media { devices: &raw, faults: &machine.faults, before, between, now: rest.now };
-        let path = Path::default().then(Place { phase: Phase::Damaged, at: At::Before(n), draw: 0, listed: false });
+        let path =
+            Path::default().then(Place { phase: Phase::Damaged, at: At::Before(n), draw: 0, listed: false });
         let fail = |stage: &str, evidence: Vec<String>| {
             let failure = self.failure(seed, format!("{stage}, {damage}"), evidence);
             Failure { path: path.clone(), ..failure }

@@ -9,9 +9,9 @@
 //! does what the devices are left with; kind.rs says which failures count as the same. Later power failures of a path stay as they are.
 //! It costs nothing where no failure is: only a failure that somebody asks for is minimised.
 
+use super::film::Places;
 use super::kind::same;
 use super::probe::{Hit, Probe};
-use super::film::Places;
 use super::{Explorer, Failure};
 use crate::recorded::{Answers, Begun, Calls, Tape};
 use std::collections::BTreeSet;
@@ -68,7 +68,8 @@ impl Explorer {
         let found = Failure { only: Some(calls), ..best.failure };
         let tale = self.tale(&found);
         self.short = before;
-        let tale = tale.filter(|tale| same(failure, &tale.again)).ok_or("the short run does not fail again")?;
+        let tale =
+            tale.filter(|tale| same(failure, &tale.again)).ok_or("the short run does not fail again")?;
         let mut calls: Vec<String> = best.begun.iter().map(|begun| tale.until.words(begun)).collect();
         calls.extend(tale.until.cuts().map(ToString::to_string));
         Ok(Minimal { failure: tale.again, calls, of })
@@ -119,7 +120,8 @@ impl Search<'_> {
         if kept.len() == self.best.begun.len() || (self.over)() {
             return false;
         }
-        let hit = self.probe.fails(&kept, self.over);
+        // A load that goes astray may make others in their place.
+        let hit = self.probe.fails(&kept, self.over).filter(|hit| hit.begun.len() < self.best.begun.len());
         hit.map(|hit| self.best = hit).is_some()
     }
 }

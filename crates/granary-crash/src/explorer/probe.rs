@@ -12,13 +12,17 @@ use super::place::{At, Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use crate::recorded::{Answers, Begun, CallId, Calls, Tape};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Commands around the place that are tried where the call that was under way last is still there.
 const NEAR: i64 = 6;
 /// The same, for a call of another client.
 const NEARER: i64 = 2;
+/// Where all calls begin within so many commands, each of these is tried behind the places that are near.
+const SHORT: i64 = 48;
+/// So many commands behind the last call.
+const BEHIND: i64 = 16;
 /// Calls that places are counted from, at most.
 const ANCHORS: usize = 3;
 /// States of each image, beside the one in which the whole run failed.
@@ -153,11 +157,14 @@ impl<'a> Probe<'a> {
                 places.extend([(At::Before(n), distance), (At::After(n), distance)]);
             }
         }
-        let mut seen = Vec::new();
-        places.retain(|(at, _)| !seen.contains(at) && {
-            seen.push(*at);
-            true
-        });
+        if let (Phase::Load, [first, .., last]) = (self.first.phase, begun) {
+            let (first, last) = (first.commands as i64, last.commands as i64 + BEHIND);
+            let all = (first + 1..=last).take_while(|_| last - first <= SHORT + BEHIND);
+            places
+                .extend(all.flat_map(|n| [At::Before(n as u64), At::After(n as u64)].map(|at| (at, lucky))));
+        }
+        let mut seen = BTreeSet::new();
+        places.retain(|(at, _)| seen.insert(*at));
         places
     }
 }

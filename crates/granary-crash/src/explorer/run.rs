@@ -13,8 +13,8 @@
 
 use super::film::{Film, Image, Places, Wanted};
 use super::life::{Life, Machine, Mission, Outcome};
-use super::place::{Path, Phase, Place};
 use super::minimise::Short;
+use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use crate::oracle::Promises;
 use crate::recorded::Tape;

@@ -113,11 +113,7 @@ impl<P: Posix> Recorded<P> {
     }
 
     /// A call that opens a file.
-    fn opens(
-        &mut self,
-        name: &'static str,
-        make: impl FnOnce(&mut Scribe<P>) -> Result<Fd>,
-    ) -> Result<Fd> {
+    fn opens(&mut self, name: &'static str, make: impl FnOnce(&mut Scribe<P>) -> Result<Fd>) -> Result<Fd> {
         let mut real = None;
         let told = self.call(name, true, |p| make(p).inspect(|fd| real = Some(*fd)));
         let Some(taped) = &mut self.taped else { return told };
@@ -131,6 +127,9 @@ impl<P: Posix> Recorded<P> {
         told
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 impl<P: Posix> Posix for Recorded<P> {
     granary_vfs::forward_posix!(scribe: umask);

@@ -1,4 +1,5 @@
-//! [`Calls`]: calls of a run by number, as text: `1.3,1.7-9,2.4` is the third call of client 1, its calls 7 to 9, and the fourth of client 2.
+//! [`Calls`]: calls of a run by number, as text: `1.3,1.7-9,2.4` is the third call of client 1, its calls 7 to 9, and the fourth of client 2;
+//! `none` is no call at all.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,6 +16,8 @@ pub(crate) struct CallId {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls(BTreeSet<CallId>);
 
+/// The text of no call.
+const NONE: &str = "none";
 /// Longer ranges are of nobody's run, and would take memory.
 const LONGEST: u32 = 1 << 20;
 
@@ -42,6 +45,9 @@ impl FromIterator<CallId> for Calls {
 
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(NONE);
+        }
         let mut calls = self.0.iter().peekable();
         let mut comma = "";
         while let Some(&CallId { client, nth }) = calls.next() {
@@ -71,6 +77,9 @@ impl FromStr for Calls {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Calls, String> {
+        if text == NONE {
+            return Ok(Calls::default());
+        }
         let wrong = || format!("'{text}' are no calls: write client.call, for example 1.3,1.7-9,2.4");
         let ranges = text.split(',').map(range).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
         Ok(ranges.into_iter().flatten().collect())
@@ -83,7 +92,7 @@ mod tests {
 
     #[test]
     fn calls_are_read_back_from_their_text() {
-        for text in ["1.3", "1.3,1.7-9,2.4", "1.1-2,2.3"] {
+        for text in ["none", "1.3", "1.3,1.7-9,2.4", "1.1-2,2.3"] {
             assert_eq!(text.parse::<Calls>().expect("calls").to_string(), text);
         }
         assert_eq!("2.4,1.2,1.1".parse::<Calls>().expect("calls").to_string(), "1.1-2,2.4");

@@ -39,8 +39,18 @@ pub(crate) struct Begun {
 impl Begun {
     /// It changes nothing.
     pub(crate) fn looks(&self) -> bool {
-        const LOOKS: &[&str] =
-            &["stat", "lstat", "fstat", "access", "getxattr", "listxattr", "readlink", "readdir", "statfs", "pread"];
+        const LOOKS: &[&str] = &[
+            "stat",
+            "lstat",
+            "fstat",
+            "access",
+            "getxattr",
+            "listxattr",
+            "readlink",
+            "readdir",
+            "statfs",
+            "pread",
+        ];
         LOOKS.contains(&self.name)
     }
 }

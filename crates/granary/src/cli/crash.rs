@@ -130,3 +130,20 @@ pub struct CrashArgs {
     #[arg(long, value_enum, hide = true)]
     pub lie: Option<Lie>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_names_a_run_a_place_and_calls() {
+        let replay: Replay = "e17:l812+.0/r3-.1:1.3,1.7-9".parse().expect("a replay");
+        assert!(replay.errors && replay.seed == 17);
+        assert_eq!(replay.path.to_string(), "l812+.0/r3-.1");
+        assert_eq!(replay.only.expect("calls").to_string(), "1.3,1.7-9");
+        assert!("17:l812+.0".parse::<Replay>().expect("a replay").only.is_none());
+        for wrong in ["17:l812+.0:", "17:l812+.0:1", "17:l812+.0:1.2:1.3"] {
+            assert!(wrong.parse::<Replay>().expect_err(wrong).contains("1.3,1.7-9,2.4"), "{wrong}");
+        }
+    }
+}

@@ -20,7 +20,11 @@ pub(super) struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// Does the failure once more and looks for the fewest calls that lead to it.
-    pub(super) fn of(args: &CrashArgs, explorer: &mut granary_crash::Explorer, failure: &'a Failure) -> Told<'a> {
+    pub(super) fn of(
+        args: &CrashArgs,
+        explorer: &mut granary_crash::Explorer,
+        failure: &'a Failure,
+    ) -> Told<'a> {
         // A story is read, not parsed.
         let story = if args.json { Vec::new() } else { explorer.tell(failure) };
         let wanted = !args.no_minimise && failure.only.is_none() && (args.json || !story.is_empty());
@@ -38,8 +42,10 @@ impl<'a> Told<'a> {
                 let needed = failure.only.as_ref().map_or(0, |calls| calls.len());
                 lines.push(format!("needed calls ({needed} of {of}):"));
                 lines.extend(calls.iter().map(|call| format!("    {call}")));
-                lines.extend(failure.evidence.first().map(|what| format!("    -- {}: {what}", failure.stage)));
-                lines.extend(failure.replay_command().map(|command| format!("with these alone: `{command}`")));
+                lines
+                    .extend(failure.evidence.first().map(|what| format!("    -- {}: {what}", failure.stage)));
+                lines
+                    .extend(failure.replay_command().map(|command| format!("with these alone: `{command}`")));
             }
         }
         lines
