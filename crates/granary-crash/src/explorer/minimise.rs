@@ -86,8 +86,14 @@ impl Search<'_> {
     fn run(&mut self) {
         self.without(|_, begun| begun.looks());
         let clients: BTreeSet<u32> = self.best.begun.iter().map(|begun| begun.call.client).collect();
-        for client in clients {
-            self.without(|_, begun| begun.call.client == client);
+        // A long run has dozens of clients, most of them of rounds before.
+        let clients: Vec<u32> = clients.into_iter().collect();
+        let mut part = clients.len();
+        while part > 1 {
+            part = part.div_ceil(2);
+            for part in clients.chunks(part) {
+                self.without(|_, begun| part.contains(&begun.call.client));
+            }
         }
         let mut part = self.best.begun.len().div_ceil(2);
         while part > 0 && !(self.over)() {

@@ -2,7 +2,10 @@
 
 use crate::liar::Lie;
 use crate::planted::{Bug, Planted};
-use granary_crash::{Effort, Explorer, Failure, Minimal};
+use granary_crash::{Clients, Effort, Explorer, Failure, Load, Minimal};
+use granary_sim::rng::Stream;
+use granary_units::Payload;
+use granary_vfs::{FsError, OpenFlags, Posix};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -45,14 +48,62 @@ fn typed(explorer: Explorer, line: &str) -> Result<(), Failure> {
     explorer.replay(seed, &path.parse().expect("a path"))
 }
 
+/// Two clients make files; one of them renames one.
+struct Files;
+
+impl Load for Files {
+    fn name(&self) -> &str {
+        "files"
+    }
+
+    fn run(&self, clients: &Clients, round: u32, _random: &mut Stream) -> Result<(), String> {
+        let mut first = clients.client();
+        let made = ["a", "b"].into_iter().try_for_each(|dir| first.mkdir(format!("/{dir}{round}"), 0o755));
+        made.map_err(|e| e.to_string())?;
+        let tasks = [0, 1].map(|id| {
+            let mut posix = clients.client();
+            granary_sim::spawn("files", move || (0..20).try_for_each(|n| file(&mut posix, round, (id, n))))
+        });
+        tasks.into_iter().try_for_each(|task| task.join()).map_err(|e| e.to_string())
+    }
+
+    fn rounds(&self) -> u32 {
+        1
+    }
+}
+
+fn file(posix: &mut impl Posix, round: u32, (id, n): (u32, u32)) -> Result<(), FsError> {
+    let path = format!("/a{round}/c{id}n{n}");
+    let fd = posix.open(&path, OpenFlags::RDWR | OpenFlags::CREAT, 0o644)?;
+    posix.write(fd, Payload::Fill { word: 1, len: 5_000 })?;
+    posix.fsync(fd)?;
+    posix.close(fd)?;
+    if (id, n) == (1, 12) { posix.rename(&path, format!("/b{round}/new")) } else { Ok(()) }
+}
+
 #[test]
-fn an_fsync_that_does_nothing_comes_down_to_few_calls() {
-    let (_, minimal) = minimised("ext4", "torture", Bug::In(Lie::Fsync));
-    assert!(minimal.of > 100, "{}", minimal.of);
-    // A file is made, perhaps in a directory, and synced; behind them is where the power fails.
-    assert!((3..=6).contains(&minimal.calls.len()), "{:?}", minimal.calls);
-    assert!(minimal.calls.iter().any(|call| call.contains(": fsync /")), "{:?}", minimal.calls);
-    assert!(minimal.calls.last().is_some_and(|last| last.contains("the power fails in the load")));
+fn a_bug_of_renames_comes_down_to_the_rename_and_what_it_needs() {
+    let explorer = || {
+        let inner = crate::targets::by_name("bytefs-sync").expect("a target");
+        let target = Planted { inner, bug: Bug::In(Lie::Rename), told: Arc::default() };
+        Explorer::new(Arc::new(target), Arc::new(Files)).expect("sound")
+    };
+    let effort = Effort { linear: true, anywhere: 0, in_steps: 0, draws: 1, ..Effort::default() };
+    let failures = (1..20).flat_map(|seed| explorer().run(seed, &effort).failures);
+    let failure = failures.into_iter().find(|f| f.path.0.len() == 1).expect("found in an image");
+    let minimal = explorer().minimise(&failure, &|| false).unwrap_or_else(|why| panic!("{why}: {failure}"));
+    let calls = &minimal.calls;
+    println!("{failure}\n{} of {}:\n{}", calls.len(), minimal.of, calls.join("\n"));
+    // Two directories, a file, the rename; the last line tells of the power failure.
+    let expected = [
+        "client 1: make Dir /a0",
+        "client 1: make Dir /b0",
+        "client 3: open /a0/c1n12",
+        "client 3: rename /a0/c1n12, /b0/new",
+    ];
+    assert!(minimal.of > 50 && calls.len() == expected.len() + 1, "{}: {calls:?}", minimal.of);
+    assert!(expected.iter().zip(calls).all(|(expected, call)| call.starts_with(expected)), "{calls:?}");
+    assert!(calls[4].contains("the power fails in the load"), "{calls:?}");
 }
 
 #[test]
