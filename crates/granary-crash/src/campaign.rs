@@ -63,6 +63,12 @@ fn on_the_wall() -> Instant {
     Instant::now()
 }
 
+/// Says whether so much time is over, on the clock of the wall, from now on.
+pub fn within(time: Duration) -> impl Fn() -> bool {
+    let end = on_the_wall() + time;
+    move || on_the_wall() >= end
+}
+
 /// The images of one run are looked at for so long at most where there is a time for all.
 const LONGEST: Duration = Duration::from_secs(1);
 

@@ -19,19 +19,24 @@
 //! Invariants: everything is a function of the seed. Every point ends with a clean life, so what survived is not only
 //! readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of `check()` are failures
 //! like a broken promise.
-//! It does *not* look for the smallest failing schedule: a seed replays in milliseconds.
+//! A failure of a run is minimised where somebody asks ([`Explorer::minimise`]): the fewest calls of the load that still lead to it. It
+//! does *not* look for fewer power failures, nor minimise what a mkfs or damaged media lead to.
 
 mod film;
+mod kind;
 mod life;
 mod making;
 mod media;
 mod mending;
+mod minimise;
 mod place;
+mod probe;
 mod report;
 mod run;
 mod tell;
 
 pub use life::panic_text;
+pub use minimise::Minimal;
 pub use place::{At, Path, Phase, Place};
 pub use report::{Coverage, Damages, Failure, Report};
 pub use run::Effort;
@@ -42,6 +47,7 @@ use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
 use life::{Cut, Life, Machine, Mission, Outcome};
+use minimise::Short;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -63,6 +69,8 @@ pub struct Explorer {
     errors: bool,
     /// Clients keep a story of their calls.
     tells: bool,
+    /// The run that is done again has only some of its calls.
+    short: Option<Short>,
     extent: Extent,
     /// The devices with the new file system, and when it was made; `None` where they have no second copy.
     made: Option<Devices>,
@@ -84,6 +92,7 @@ impl Explorer {
             punctual: false,
             errors: false,
             tells: false,
+            short: None,
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
             made_at: Nanos::ZERO,
@@ -224,6 +233,7 @@ impl Explorer {
             root_seed: seed,
             mission,
             film: None,
+            tape: None,
         };
         life.live(machine)
     }
@@ -239,6 +249,7 @@ impl Explorer {
             steps: Box::default(),
             stage: stage.into(),
             evidence: evidence.into(),
+            only: self.short.as_ref().map(|short| Arc::clone(&short.calls)),
         }
     }
 }

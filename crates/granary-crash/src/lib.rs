@@ -22,10 +22,10 @@ mod oracle;
 mod recorded;
 pub mod target;
 
-pub use campaign::{Campaign, Tally};
+pub use campaign::{Campaign, Tally, within};
 pub use damage::{read_page, write_page};
 pub use explorer::{
-    At, Coverage, Damages, Effort, Explorer, Failure, Path, Phase, Place, Report, panic_text,
+    At, Coverage, Damages, Effort, Explorer, Failure, Minimal, Path, Phase, Place, Report, panic_text,
 };
 pub use faulty::{Faults, Trip};
 pub use load::{
@@ -34,5 +34,5 @@ pub use load::{
     by_name as load_by_name, load_from_file,
 };
 pub use oracle::{Promises, Verdict, exercise};
-pub use recorded::{Budget, Recorded};
+pub use recorded::{Budget, Calls, Recorded};
 pub use target::Target;

@@ -45,7 +45,7 @@ pub use torture::Torture;
 pub use unnamed::Unnamed;
 
 use crate::oracle::Promises;
-use crate::recorded::Recorded;
+use crate::recorded::{Recorded, Tape};
 use granary_device::{Devices, Role};
 use granary_sim::rng::Stream;
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Result as FsResult, Vfs};
@@ -58,18 +58,24 @@ pub struct Clients {
     vfs: Arc<Vfs>,
     promises: Promises,
     room: u64,
+    tape: Option<Tape>,
 }
 
 impl Clients {
     /// Clients of `vfs`, recorded in `promises`.
     pub fn new(vfs: Arc<Vfs>, promises: Promises) -> Clients {
-        Clients { vfs, promises, room: 0 }
+        Clients { vfs, promises, room: 0, tape: None }
     }
 
     /// On these devices, whose SSD the file system may grow to.
     pub fn with_room(self, devices: &Devices) -> Clients {
         let room = devices.get(Role::Ssd).map_or(0, |port| port.drive().info().pages);
         Clients { room, ..self }
+    }
+
+    /// Their calls are recorded, or left out.
+    pub(crate) fn on_tape(self, tape: Option<Tape>) -> Clients {
+        Clients { tape, ..self }
     }
 
     /// Pages of the SSD, 0 where there is none, or nobody said.
@@ -81,6 +87,7 @@ impl Clients {
     pub fn client(&self) -> Recorded<Process> {
         Recorded::new(Process::new(Arc::clone(&self.vfs), Cred::ROOT), self.promises.clone())
             .with_unique_fills()
+            .on_tape(self.tape.as_ref())
     }
 
     /// The file system that they run on.

@@ -1,10 +1,10 @@
-//! [`Recorded`]: a client whose calls are written down in [`Promises`].
+//! [`Recorded`] (client.rs): a client whose calls are written down in [`Promises`] by a [`Scribe`].
 //!
 //! ```text
-//!   call ── begin(model) ── the wrapped client's call (may wait, may never return) ── end(model)
+//!   Recorded: call ── left out (tape.rs)? ── begin(model) ── the wrapped client's call (may wait, may never return) ── end(model)
 //! ```
 //!
-//! Every call is forwarded. One thing is changed on the way where asked for ([`Recorded::with_unique_fills`]): a
+//! A scribe forwards every call. One thing is changed on the way where asked for ([`Recorded::with_unique_fills`]): a
 //! filled write gets a word of its own, so that stale data of any other write can be told from it. After `open` and
 //! calls that make names, a `stat` learns the inode number; after an append, an `lseek` learns the place.
 //!
@@ -15,9 +15,16 @@
 mod attributes;
 mod budget;
 mod calls;
+mod client;
 mod mapped;
+mod numbers;
+mod tape;
 
 pub use budget::Budget;
+pub use client::Recorded;
+pub(crate) use numbers::CallId;
+pub use numbers::Calls;
+pub(crate) use tape::{Answers, Begun, Tape};
 
 use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId};
 use granary_units::{Dest, Payload};
@@ -52,8 +59,8 @@ fn show(path: impl AsRef<[u8]>) -> String {
     String::from_utf8_lossy(path.as_ref()).into_owned()
 }
 
-/// A [`Posix`] client whose promises are recorded.
-pub struct Recorded<P> {
+/// Writes down what the calls of a client promise.
+struct Scribe<P> {
     inner: P,
     promises: Promises,
     files: BTreeMap<Fd, Open>,
@@ -62,19 +69,21 @@ pub struct Recorded<P> {
     unique_fills: bool,
     /// Its number in the story, and the names of what it has open there.
     teller: Option<u32>,
+    /// The number of the call at hand in its client, where calls have numbers.
+    nth: u32,
     names: BTreeMap<Fd, String>,
     /// The client may leave set-id bits where it writes.
     superuser: bool,
     budget: Option<Budget>,
 }
 
-impl<P: Posix> Recorded<P> {
-    /// Records what `inner` is promised. All clients of one file system share one `promises`.
-    pub fn new(inner: P, promises: Promises) -> Recorded<P> {
+impl<P: Posix> Scribe<P> {
+    fn new(inner: P, promises: Promises) -> Scribe<P> {
         let tells = promises.story().is_some();
         let client = |m: &mut Model| m.story.as_mut().map(crate::oracle::Story::client);
-        Recorded {
+        Scribe {
             teller: if tells { promises.with(client) } else { None },
+            nth: 0,
             names: BTreeMap::new(),
             inner,
             promises,
@@ -87,25 +96,17 @@ impl<P: Posix> Recorded<P> {
         }
     }
 
-    /// Gives every filled write a word of its own instead of the load's.
-    pub fn with_unique_fills(mut self) -> Recorded<P> {
-        self.unique_fills = true;
-        self
-    }
-
-    /// Counts calls that change something against a budget, which ends the run when it is spent.
-    pub fn with_budget(mut self, budget: Budget) -> Recorded<P> {
-        self.budget = Some(budget);
-        self
+    fn spend(&self) {
+        if let Some(budget) = &self.budget {
+            budget.spend();
+        }
     }
 
     /// A call that changes something begins; it is over when what is returned is dropped.
     fn begin(&self, text: Option<String>) -> Telling {
-        if let Some(budget) = &self.budget {
-            budget.spend();
-        }
+        self.spend();
         let call = self.teller.zip(text).and_then(|(client, text)| {
-            let n = self.promises.with(|m| Some(m.story.as_mut()?.begins(client, text)))?;
+            let n = self.promises.with(|m| Some(m.story.as_mut()?.begins((client, self.nth), text)))?;
             Some((self.promises.clone(), n))
         });
         Telling { call }
@@ -115,11 +116,6 @@ impl<P: Posix> Recorded<P> {
     fn text(&self, call: impl FnOnce(&dyn Fn(Fd) -> String) -> String) -> Option<String> {
         self.teller?;
         Some(call(&|fd| self.names.get(&fd).cloned().unwrap_or_else(|| format!("{fd:?}"))))
-    }
-
-    /// The wrapped client.
-    pub fn into_inner(self) -> P {
-        self.inner
     }
 
     fn place(&self, path: &[u8]) -> Option<Place> {

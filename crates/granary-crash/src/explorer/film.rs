@@ -28,6 +28,8 @@ pub(super) struct Image {
     pub(super) now: Nanos,
     pub(super) phase: Phase,
     pub(super) at: At,
+    /// The number of the last command, in this phase.
+    pub(super) last: u64,
     /// The load had begun to run in this round.
     pub(super) ran: bool,
     /// Steps under way.
@@ -216,6 +218,7 @@ impl Film {
             now: now(),
             phase: reel.phase,
             at,
+            last: reel.last,
             ran: reel.ran,
             steps,
             given: reel.given,

@@ -13,6 +13,7 @@ use super::report::Coverage;
 use crate::faulty::{Faults, Observer, Trip, WriteErrors};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
+use crate::recorded::Tape;
 use crate::target::Target;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
@@ -162,6 +163,8 @@ pub(super) struct Life {
     pub(super) mission: Mission,
     /// Takes crash images of it.
     pub(super) film: Option<Arc<Film>>,
+    /// Calls of the load are recorded on it, or left out.
+    pub(super) tape: Option<Tape>,
 }
 
 /// What the tasks of a life tell the outside.
@@ -342,7 +345,9 @@ impl Life {
         }
         self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
-        let clients = Clients::new(Arc::clone(&vfs), promises.clone()).with_room(devices);
+        self.tape.iter().for_each(|tape| tape.counts(faults));
+        let clients = Clients::new(Arc::clone(&vfs), promises.clone());
+        let clients = clients.with_room(devices).on_tape(self.tape.clone());
         if let Some(one_in) = self.mission.errors {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));

@@ -87,7 +87,7 @@ impl Explorer {
     }
 
     fn made_again(&self, seed: u64, image: &Image, draw: u32) -> Result<(), Failure> {
-        let path = Path(vec![Place { phase: image.phase, at: image.at, draw, listed: false }]);
+        let path = Path::default().then(Place { phase: image.phase, at: image.at, draw, listed: false });
         let Some(devices) = image.devices.fork() else { return Ok(()) };
         devices.power_fail(image.now, &mut Stream::new(seed, &format!("survival of {path}")));
         let mut machine = Machine::of(devices, Machine::promises(&*self.target), image.now);
@@ -109,6 +109,7 @@ impl Explorer {
             root_seed: seed,
             mission: Mission::calm(0, false),
             film: None,
+            tape: None,
         };
         match life.live(machine).1 {
             Outcome::Wrong { stage, evidence } => fail(&stage, evidence),

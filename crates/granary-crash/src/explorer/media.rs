@@ -103,6 +103,7 @@ impl Explorer {
             root_seed: seed,
             mission: Mission::calm(0, false),
             film: Some(Arc::clone(&film)),
+            tape: None,
         };
         let (machine, outcome) = life.live(machine);
         if let Outcome::Wrong { stage, evidence } = outcome {
@@ -126,7 +127,8 @@ impl Explorer {
         let mut machine = Machine::of(devices, rest.promises.fork(), rest.now);
         let (raw, between) = (machine.raw.clone(), &rest.between);
         let media = Media { devices: &raw, faults: &machine.faults, before, between, now: rest.now };
-        let path = Path(vec![Place { phase: Phase::Damaged, at: At::Before(n), draw: 0, listed: false }]);
+        let path =
+            Path::default().then(Place { phase: Phase::Damaged, at: At::Before(n), draw: 0, listed: false });
         let fail = |stage: &str, evidence: Vec<String>| {
             let failure = self.failure(seed, format!("{stage}, {damage}"), evidence);
             Failure { path: path.clone(), ..failure }

@@ -54,7 +54,7 @@ pub struct Place {
 
 /// One power failure after the other; each but the first in the life that the one before began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Path(pub Vec<Place>);
+pub struct Path(pub Box<[Place]>);
 
 impl Path {
     /// The same and one more.
@@ -124,7 +124,7 @@ impl FromStr for Path {
             return Ok(Path::default());
         }
         let wrong = || format!("'{text}' is no place of a power failure: one looks like l812+.0/r3-.1");
-        text.split('/').map(place).collect::<Option<Vec<_>>>().map(Path).ok_or_else(wrong)
+        text.split('/').map(place).collect::<Option<_>>().map(Path).ok_or_else(wrong)
     }
 }
 

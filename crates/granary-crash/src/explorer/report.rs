@@ -1,8 +1,10 @@
 //! What an exploration found, and how much it looked at.
 
 use super::place::Path;
+use crate::recorded::Calls;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// How much was exercised; a run without failures is worth as much as this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +105,8 @@ pub struct Failure {
     pub stage: Box<str>,
     /// One sentence for each violation.
     pub evidence: Box<[String]>,
+    /// Calls of the run that alone are made ([`super::Explorer::only`]); `None`: all.
+    pub only: Option<Arc<Calls>>,
 }
 
 impl Failure {
@@ -113,9 +117,20 @@ impl Failure {
         (!self.path.0.is_empty()).then(|| format!("{fs}\t{load}\t{}", self.place()))
     }
 
-    /// The run, an `e` before it where writes failed in each, and the places in it.
+    /// The command that finds the failure again, where one does.
+    pub fn replay_command(&self) -> Option<String> {
+        let Failure { fs, load, .. } = self;
+        // Generated programs have spaces and parentheses in their names.
+        let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.to_string() };
+        let command = || format!("granary crash --fs {fs} --load {load} --replay {}", self.place());
+        (!self.path.0.is_empty()).then(command)
+    }
+
+    /// The run, an `e` before it where writes failed in each, the places in it, and the calls that alone are made.
     fn place(&self) -> String {
-        format!("{}{}:{}", if self.errors { "e" } else { "" }, self.seed, self.path)
+        let errors = if self.errors { "e" } else { "" };
+        let only = self.only.as_ref().map_or(String::new(), |calls| format!(":{calls}"));
+        format!("{errors}{}:{}{only}", self.seed, self.path)
     }
 }
 
@@ -124,7 +139,7 @@ const SHOWN: usize = 12;
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { seed, path, fs, load, steps, stage, evidence, .. } = self;
+        let Failure { seed, fs, load, steps, stage, evidence, .. } = self;
         writeln!(f, "seed {seed}, {fs} under {load}, {stage}:")?;
         for step in steps.iter() {
             writeln!(f, "  the power failed in this step: {step}")?;
@@ -135,11 +150,8 @@ impl fmt::Display for Failure {
         if evidence.len() > SHOWN {
             writeln!(f, "  and {} more", evidence.len() - SHOWN)?;
         }
-        // Generated programs have spaces and parentheses in their names.
-        let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.to_string() };
-        if !path.0.is_empty() {
-            let place = self.place();
-            return write!(f, "  replay: `granary crash --fs {fs} --load {load} --replay {place}`");
+        if let Some(command) = self.replay_command() {
+            return write!(f, "  replay: `{command}`");
         }
         write!(f, "  replay: cargo xtask soak --kind power --fs {fs} --load {load} --from {seed} --points 1")
     }

@@ -13,9 +13,11 @@
 
 use super::film::{Film, Image, Places, Wanted};
 use super::life::{Life, Machine, Mission, Outcome};
+use super::minimise::Short;
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use crate::oracle::Promises;
+use crate::recorded::Tape;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
@@ -99,7 +101,7 @@ impl Explorer {
             let load = self.anywhere(&mut random, effort.anywhere, rounds);
             Places::from([(Phase::Load, load), (Phase::Remount, mount(&mut random))])
         };
-        let (outcome, images) = self.trunk(seed, wanted, effort.in_steps as usize, &mut report);
+        let (outcome, images) = self.trunk(seed, wanted, effort.in_steps as usize, None, &mut report);
         if let Err(failure) = outcome {
             report.failures.push(failure);
         }
@@ -153,46 +155,59 @@ impl Explorer {
         path: &Path,
         before: &mut dyn FnMut(&Image, &Promises),
     ) -> Result<(), Failure> {
-        let mut report = Report::default();
-        let missing = |done: &Path| {
-            self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
-        };
         match path.0[..] {
             [place] if place.phase == Phase::Making => return self.making_again(seed, place),
             [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path),
             _ => {}
         }
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
-        let (outcome, mut images) = self.trunk(seed, first, 0, &mut report);
+        let tape = self.short.as_ref().map(Short::tape);
+        let (outcome, images) = self.trunk(seed, first, 0, tape.as_ref(), &mut Report::default());
+        if path.0.is_empty() { outcome } else { self.follow(seed, path, &images, before) }
+    }
+
+    /// What comes of the power failures of `path`; the first is one of `images`.
+    ///
+    /// # Errors
+    /// See [`Explorer::replay`].
+    pub(super) fn follow(
+        &self,
+        seed: u64,
+        path: &Path,
+        images: &[Image],
+        before: &mut dyn FnMut(&Image, &Promises),
+    ) -> Result<(), Failure> {
+        let missing = |done: &Path| {
+            self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
+        };
         let (mut done, mut round) = (Path::default(), self.rounds(seed) - 1);
-        if path.0.is_empty() {
-            return outcome;
-        }
+        let mut later: Vec<Image>;
+        let mut images = images;
         for (i, place) in path.0.iter().enumerate() {
             done = done.then(*place);
-            let image = images.into_iter().find(|image| (image.phase, image.at) == (place.phase, place.at));
+            let image = images.iter().find(|image| (image.phase, image.at) == (place.phase, place.at));
             let image = image.ok_or_else(|| missing(&done))?;
             let devices = image.devices.fork().ok_or_else(|| missing(&done))?;
             lose_as(&devices, image.now, place, seed, &done);
             round += u32::from(image.ran);
             let machine = Machine::of(devices, image.promises.fork(), image.now);
-            before(&image, &machine.promises);
+            before(image, &machine.promises);
             let next = path.0.get(i + 1).map(|next| (next.phase, Wanted::one(next.at)));
             let wanted = next.into_iter().collect();
-            match self.branch(seed, &done, machine, round, wanted, &mut report) {
-                Ok(next) => images = next,
-                Err(failure) => return Err(Failure { steps: image.steps.into(), ..failure }),
-            }
+            let lived = self.branch(seed, &done, machine, round, wanted, &mut Report::default());
+            later = lived.map_err(|failure| Failure { steps: image.steps.clone().into(), ..failure })?;
+            images = &later;
         }
         Ok(())
     }
 
     /// The run itself, without a failure.
-    fn trunk(
+    pub(super) fn trunk(
         &self,
         seed: u64,
         wanted: Places,
         in_steps: usize,
+        tape: Option<&Tape>,
         report: &mut Report,
     ) -> (Result<(), Failure>, Vec<Image>) {
         let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
@@ -222,7 +237,7 @@ impl Explorer {
             Nanos(self.extent.span.0 * rounds as u64),
             random,
         );
-        let (images, outcome) = self.filmed(machine, seed, mission, &film, report);
+        let (images, outcome) = self.filmed(machine, seed, mission, (&film, tape), report);
         let outcome = match outcome {
             Outcome::Wrong { stage, evidence } => Err(self.failure(seed, stage, evidence)),
             _ => Ok(()),
@@ -258,7 +273,7 @@ impl Explorer {
         };
         let (raw, promises, span) = (machine.raw.clone(), machine.promises.clone(), self.extent.span);
         let film = Film::new(raw, promises, wanted, in_steps as usize, span, random);
-        let (images, outcome) = self.filmed(machine, seed, mission, &film, report);
+        let (images, outcome) = self.filmed(machine, seed, mission, (&film, None), report);
         match outcome {
             Outcome::Wrong { stage, evidence } => {
                 Err(Failure { path: path.clone(), ..self.failure(seed, stage, evidence) })
@@ -272,11 +287,12 @@ impl Explorer {
         machine: Machine,
         seed: u64,
         mission: Mission,
-        film: &Arc<Film>,
+        (film, tape): (&Arc<Film>, Option<&Tape>),
         report: &mut Report,
     ) -> (Vec<Image>, Outcome) {
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
-        let life = Life { target, load, root_seed: seed, mission, film: Some(Arc::clone(film)) };
+        let (film_of_life, tape) = (Some(Arc::clone(film)), tape.cloned());
+        let life = Life { target, load, root_seed: seed, mission, film: film_of_life, tape };
         let (_, outcome) = life.live(machine);
         let (images, seen) = film.develop();
         for image in &images {

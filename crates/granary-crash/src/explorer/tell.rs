@@ -10,9 +10,18 @@ const OF_FILES: usize = 12;
 /// Calls before the power failed which are told.
 const BEFORE: usize = 8;
 
+/// A failure that was done once more.
+pub(super) struct Tale {
+    /// The calls until the power failed last.
+    pub(super) until: Story,
+    /// Those behind that, too.
+    whole: Story,
+    pub(super) again: Failure,
+}
+
 impl Explorer {
-    /// Does a failure once more and tells what led to it; nothing, where the failure has no place in a run or does not come again.
-    pub fn tell(&mut self, failure: &Failure) -> Vec<String> {
+    /// Does a failure once more with a story; `None` where it has no place in a run or does not come again.
+    pub(super) fn tale(&mut self, failure: &Failure) -> Option<Tale> {
         self.tells = true;
         let mut last: Option<(Story, Promises)> = None;
         let mut places = failure.path.0.iter();
@@ -24,8 +33,13 @@ impl Explorer {
             last = promises.story().map(|story| (story, promises.clone()));
         });
         self.tells = false;
-        let (Some((until, promises)), Err(again)) = (last, again) else { return Vec::new() };
-        let Some(whole) = promises.story() else { return Vec::new() };
+        let (until, promises) = last?;
+        Some(Tale { until, whole: promises.story()?, again: again.err()? })
+    }
+
+    /// Does a failure once more and tells what led to it; nothing, where the failure has no place in a run or does not come again.
+    pub fn tell(&mut self, failure: &Failure) -> Vec<String> {
+        let Some(Tale { until, whole, again }) = self.tale(failure) else { return Vec::new() };
         let mut out = Vec::new();
         let mut part = |title: String, calls: &mut dyn Iterator<Item = String>| {
             let calls: Vec<String> = calls.map(|call| format!("    {call}")).collect();

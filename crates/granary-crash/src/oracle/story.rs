@@ -2,6 +2,7 @@
 //!
 //! Nobody keeps one while exploring: a failure is done once more with it.
 
+use crate::recorded::{Begun, CallId};
 use std::fmt;
 
 /// A call.
@@ -9,6 +10,8 @@ use std::fmt;
 pub(crate) struct Told {
     /// `None`: no call, but what happened between calls.
     client: Option<u32>,
+    /// Its number in the client, where calls have numbers.
+    pub(crate) nth: u32,
     pub(crate) text: String,
     /// It has returned.
     returned: bool,
@@ -38,9 +41,9 @@ impl Story {
         self.clients
     }
 
-    /// A call begins; returns its number.
-    pub(crate) fn begins(&mut self, client: u32, text: String) -> usize {
-        self.calls.push(Told { client: Some(client), text, returned: false });
+    /// The `nth` call of `client` begins; returns its number in the story.
+    pub(crate) fn begins(&mut self, (client, nth): (u32, u32), text: String) -> usize {
+        self.calls.push(Told { client: Some(client), nth, text, returned: false });
         self.calls.len() - 1
     }
 
@@ -53,7 +56,7 @@ impl Story {
 
     /// The power fails. What was under way never returns.
     pub(crate) fn cut(&mut self, how: String) {
-        self.calls.push(Told { client: None, text: how, returned: true });
+        self.calls.push(Told { client: None, nth: 0, text: how, returned: true });
     }
 
     /// The last `n` calls that name one of `paths`.
@@ -64,6 +67,18 @@ impl Story {
         };
         let all: Vec<&Told> = self.calls.iter().filter(named).collect();
         all[all.len().saturating_sub(n)..].to_vec()
+    }
+
+    /// The words for a call that has a number.
+    pub(crate) fn words(&self, begun: &Begun) -> String {
+        let CallId { client, nth } = begun.call;
+        let told = self.calls.iter().find(|told| (told.client, told.nth) == (Some(client), nth));
+        told.map_or_else(|| format!("client {client}: {}", begun.name), ToString::to_string)
+    }
+
+    /// What happened between calls.
+    pub(crate) fn cuts(&self) -> impl Iterator<Item = &Told> {
+        self.calls.iter().filter(|told| told.client.is_none())
     }
 
     /// The last `n` calls.
@@ -80,10 +95,10 @@ mod tests {
     fn a_story_knows_what_had_returned_and_what_was_done_to_a_file() {
         let mut story = Story::default();
         let (one, two) = (story.client(), story.client());
-        let made = story.begins(one, "creat(/a)".to_owned());
+        let made = story.begins((one, 1), "creat(/a)".to_owned());
         story.returns(made);
-        story.begins(two, "rename(/a, /ab)".to_owned());
-        story.begins(one, "fsync(/ab)".to_owned());
+        story.begins((two, 1), "rename(/a, /ab)".to_owned());
+        story.begins((one, 2), "fsync(/ab)".to_owned());
         story.cut("the power fails".to_owned());
         let all: Vec<String> = story.of(&["/a".to_owned()], 9).iter().map(ToString::to_string).collect();
         assert_eq!(

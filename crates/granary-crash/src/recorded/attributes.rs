@@ -3,11 +3,11 @@
 //! An access list that is set moves the mode; the mode is asked for behind it. New files in a directory with a default list
 //! gets lists of its own, which are asked for as well.
 
-use super::Recorded;
+use super::Scribe;
 use crate::oracle::{ACCESS_LIST, DEFAULT_LIST, NodeId, digest};
 use granary_vfs::{FsError, Posix, Result, SetXattr};
 
-impl<P: Posix> Recorded<P> {
+impl<P: Posix> Scribe<P> {
     pub(super) fn do_setxattr(
         &mut self,
         path: &[u8],

@@ -1,6 +1,6 @@
-//! The calls of a [`Recorded`] client, one by one.
+//! The calls of a client as its [`Scribe`] writes them down, one by one.
 
-use super::{Recorded, cut, fate, show};
+use super::{Scribe, cut, fate, show};
 use crate::oracle::{Fate, Model};
 use granary_units::{Dest, Payload};
 use granary_vfs::{
@@ -8,7 +8,7 @@ use granary_vfs::{
     SetTime, SetXattr, Whence,
 };
 
-impl<P: Posix> Posix for Recorded<P> {
+impl<P: Posix> Posix for Scribe<P> {
     granary_vfs::forward_posix!(inner: stat, lstat, fstat, access, getxattr, listxattr, readlink, statfs, umask);
 
     fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {

@@ -7,7 +7,7 @@
 //!
 //! Stores beyond the end of the file are nobody's: they are forwarded and forgotten. Private mappings change no file.
 
-use super::{Open, Recorded};
+use super::{Open, Scribe};
 use crate::oracle::NodeId;
 use granary_units::{Dest, PAGE_SIZE, Payload};
 use granary_vfs::{Fd, MapHow, MapId, OpenFlags, Posix, Result};
@@ -28,7 +28,7 @@ fn part(data: Payload<'_>, from: usize, len: usize) -> Payload<'_> {
     }
 }
 
-impl<P: Posix> Recorded<P> {
+impl<P: Posix> Scribe<P> {
     pub(super) fn do_mmap(&mut self, fd: Fd, pos: u64, len: u64, how: MapHow) -> Result<MapId> {
         let map = self.inner.mmap(fd, pos, len, how)?;
         self.maps.remove(&map);

@@ -13,6 +13,7 @@ mod liar;
 mod loads;
 mod making;
 mod media;
+mod minimise;
 mod mmap;
 mod oracle;
 mod planted;

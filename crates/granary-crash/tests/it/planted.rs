@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bug {
+pub enum Bug {
     /// A sound drive.
     None,
     In(Lie),
@@ -29,11 +29,11 @@ enum Bug {
 }
 
 /// A target with a bug.
-struct Planted {
-    inner: Arc<dyn Target>,
-    bug: Bug,
+pub struct Planted {
+    pub inner: Arc<dyn Target>,
+    pub bug: Bug,
     /// Times that a drive was told to answer late.
-    told: Arc<AtomicU64>,
+    pub told: Arc<AtomicU64>,
 }
 
 impl Target for Planted {

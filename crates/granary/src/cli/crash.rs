@@ -1,7 +1,7 @@
 //! Arguments of `crash`.
 
 use clap::{Args, ValueEnum};
-use granary_crash::{Campaign, Effort, Path};
+use granary_crash::{Calls, Campaign, Effort, Path};
 use granary_units::Nanos;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -41,13 +41,19 @@ pub struct Replay {
     pub errors: bool,
     /// Where the power fails.
     pub path: Path,
+    /// The calls that alone are made; all where it names none.
+    pub only: Option<Calls>,
 }
 
 impl FromStr for Replay {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Replay, String> {
-        let (seed, path) = text.split_once(':').unwrap_or((text, ""));
+        let (seed, rest) = text.split_once(':').unwrap_or((text, ""));
+        let (path, only) = match rest.split_once(':') {
+            Some((path, only)) => (path, Some(only.parse()?)),
+            None => (rest, None),
+        };
         let (seed, errors) = match seed.strip_prefix('e') {
             Some(seed) => (seed, true),
             None => (seed, false),
@@ -55,7 +61,7 @@ impl FromStr for Replay {
         let seed = seed
             .parse()
             .map_err(|_| format!("'{seed}' is no number of a run: write for example 17:l812+.0"))?;
-        Ok(Replay { seed, errors, path: path.parse()? })
+        Ok(Replay { seed, errors, path: path.parse()?, only })
     }
 }
 
@@ -101,9 +107,12 @@ pub struct CrashArgs {
     /// Stop at the first failure
     #[arg(long)]
     pub stop: bool,
-    /// Do one crash point once more, as a report names it; needs one file system and one load
-    #[arg(long, value_name = "RUN:PLACE")]
+    /// Do one crash point once more, as a report names it, with all calls or those named alone; needs one file system and one load
+    #[arg(long, value_name = "RUN:PLACE[:CALLS]")]
     pub replay: Option<String>,
+    /// Do not look for the fewest calls that lead to each of the first failures, which takes up to 20 seconds each
+    #[arg(long)]
+    pub no_minimise: bool,
     /// File of failures: those in it are tried first, and stay until they pass; new ones are added
     #[arg(long, value_name = "FILE")]
     pub failures: Option<PathBuf>,
@@ -112,7 +121,7 @@ pub struct CrashArgs {
     pub json: bool,
     /// Instead, a file system of this machine's kernel (ext4, xfs, btrfs), mounted on a drive that is recorded; needs root. Loads are
     /// `torture`, `programs`, or a short program
-    #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures"])]
+    #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures", "no_minimise"])]
     pub kernel: Option<String>,
     /// With --kernel: an image of each state that is complained about is kept in this directory, as the power failure left it
     #[arg(long, value_name = "DIR")]
@@ -120,4 +129,21 @@ pub struct CrashArgs {
     /// With --kernel, for tests: the drive lies about FLUSH
     #[arg(long, value_enum, hide = true)]
     pub lie: Option<Lie>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_names_a_run_a_place_and_calls() {
+        let replay: Replay = "e17:l812+.0/r3-.1:1.3,1.7-9".parse().expect("a replay");
+        assert!(replay.errors && replay.seed == 17);
+        assert_eq!(replay.path.to_string(), "l812+.0/r3-.1");
+        assert_eq!(replay.only.expect("calls").to_string(), "1.3,1.7-9");
+        assert!("17:l812+.0".parse::<Replay>().expect("a replay").only.is_none());
+        for wrong in ["17:l812+.0:", "17:l812+.0:1", "17:l812+.0:1.2:1.3"] {
+            assert!(wrong.parse::<Replay>().expect_err(wrong).contains("1.3,1.7-9,2.4"), "{wrong}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage.
 
 mod kernel;
+mod told;
 
 use crate::cli::crash::{CrashArgs, Mode, Replay};
 use crate::failure::Failure;
@@ -19,6 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use told::Told;
 
 /// The time of a campaign where neither points nor time are given.
 const USUAL_TIME: Duration = Duration::from_secs(60);
@@ -91,11 +93,13 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         let text = all.iter().fold(String::new(), |text, line| text + line + "\n");
         std::fs::write(file, text).map_err(|e| Failure::io(format!("writing {}", file.display()), e))?;
     }
+    let tell = || told::told(args, &targets, &loads, failures());
     if args.json {
-        outln!("{}", json(&tallies));
+        outln!("{}", json(&tallies, &tell()));
     } else {
+        // The report first: minimising takes a while.
         print(&tallies);
-        tell(args, &targets, &loads, failures().take(TOLD));
+        told::print(&tell());
     }
     Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -139,6 +143,15 @@ fn explorer(args: &CrashArgs, target: &Arc<dyn Target>, load: &Arc<dyn Load>) ->
     made.map(|explorer| explorer.deep(args.nested)).map_err(|failure| failure.to_string())
 }
 
+/// For the run of a replay: with writes that fail, with some of its calls alone.
+fn shortened(explorer: Explorer, replay: &Replay) -> Explorer {
+    let explorer = explorer.write_errors(replay.errors);
+    match &replay.only {
+        Some(calls) => explorer.only(replay.seed, calls),
+        None => explorer,
+    }
+}
+
 fn again(
     args: &CrashArgs,
     target: &Arc<dyn Target>,
@@ -147,10 +160,10 @@ fn again(
 ) -> Result<ExitCode, Failure> {
     let made = explorer(args, target, load).map_err(|text| (text, Vec::new()));
     let done = made.and_then(|explorer| {
-        let mut explorer = explorer.write_errors(replay.errors);
+        let mut explorer = shortened(explorer, replay);
         explorer
             .replay(replay.seed, &replay.path)
-            .map_err(|failure| (failure.to_string(), explorer.tell(&failure)))
+            .map_err(|failure| (failure.to_string(), Told::of(args, &mut explorer, &failure).lines()))
     });
     match done {
         Ok(()) => {
@@ -187,10 +200,7 @@ fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
     let replay: Replay = place.parse().map_err(Failure::usage)?;
     let (targets, loads) = (targets(&[fs.to_owned()])?, loads(&[load.to_owned()])?);
     let done = explorer(args, &targets[0], &loads[0]).and_then(|explorer| {
-        explorer
-            .write_errors(replay.errors)
-            .replay(replay.seed, &replay.path)
-            .map_err(|failure| failure.to_string())
+        shortened(explorer, &replay).replay(replay.seed, &replay.path).map_err(|failure| failure.to_string())
     });
     Ok(done.err())
 }
@@ -221,29 +231,6 @@ fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>
     let tallies = campaign.explore(targets, loads, &progress);
     bar.finish();
     tallies
-}
-
-/// Failures that are told as a story.
-const TOLD: usize = 3;
-
-/// Does failures once more, and tells what led to them.
-fn tell<'a>(
-    args: &CrashArgs,
-    targets: &[Arc<dyn Target>],
-    loads: &[Arc<dyn Load>],
-    failures: impl Iterator<Item = &'a granary_crash::Failure>,
-) {
-    for failure in failures {
-        let target = targets.iter().find(|target| target.name() == &*failure.fs);
-        let load = loads.iter().find(|load| load.name() == &*failure.load);
-        let Some((target, load)) = target.zip(load) else { continue };
-        let Ok(explorer) = explorer(args, target, load) else { continue };
-        let story = explorer.write_errors(failure.errors).tell(failure);
-        if let Some(line) = failure.replay_line().filter(|_| !story.is_empty()) {
-            outln!("\nhow it came to {}:", line.replace('\t', " "));
-            story.iter().for_each(|line| outln!("  {line}"));
-        }
-    }
 }
 
 fn per_second(tally: &Tally) -> f64 {
@@ -321,9 +308,13 @@ fn steps(tallies: &[Tally]) -> BTreeMap<&'static str, (u64, u64)> {
     all.steps
 }
 
-fn json(tallies: &[Tally]) -> serde_json::Value {
+fn json(tallies: &[Tally], told: &[Told]) -> serde_json::Value {
     let tally = |t: &Tally| {
-        let failure = |f: &granary_crash::Failure| serde_json::json!({ "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line() });
+        let failure = |f: &granary_crash::Failure| {
+            serde_json::json!({
+                "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line(), "needed": told::json(told, f),
+            })
+        };
         serde_json::json!({
             "fs": t.fs, "load": t.load, "runs": t.runs, "points": t.report.points, "seconds": t.spent.as_secs_f64(),
             "damages": {
