@@ -9,7 +9,8 @@ const REGISTRY: [&str; 2] = ["crates/granary-testbed/Cargo.toml", "crates/granar
 
 /// Parts of paths that are not counted: tests, benches and examples may take any file system they like; `granary-papers` and the command
 /// `calibrate` compare with particular ones, which is what they are for; `docs` tell of all; `target` is built.
-const NOT_COUNTED: [&str; 7] = ["tests", "benches", "examples", "granary-papers", "calibrate", "docs", "target"];
+const NOT_COUNTED: [&str; 7] =
+    ["tests", "benches", "examples", "granary-papers", "calibrate", "docs", "target"];
 
 /// Files that name a file system without need. It may only become shorter: file, crate.
 const STILL: [(&str, &str); 0] = [];
