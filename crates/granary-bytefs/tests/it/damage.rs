@@ -243,8 +243,8 @@ fn a_rename_between_directories_that_have_one_block_is_refused() {
         let renamed = (0..50).try_for_each(|n| {
             let dir = format!("/new{n}");
             p.mkdir(&dir, 0o755)?;
-            p.rename("/d/c", &format!("{dir}/c"))?;
-            p.rename(&format!("{dir}/c"), "/d/c")
+            p.rename("/d/c", format!("{dir}/c"))?;
+            p.rename(format!("{dir}/c"), "/d/c")
         });
         assert!(matches!(renamed, Err(FsError::Corrupt(_))), "{renamed:?}");
         assert!(p.mkdir("/more", 0o755).is_err(), "nothing is changed any more");

@@ -146,7 +146,7 @@ fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], then: Then, 
             match then {
                 Then::Stays | Then::Unmounted => {}
                 Then::Removed => p.unlink(*path).expect("unlink"),
-                Then::Renamed => p.rename(*path, &format!("/e/new{n}")).expect("rename"),
+                Then::Renamed => p.rename(*path, format!("/e/new{n}")).expect("rename"),
             }
         }
         if cases.len() == FREE && then == Then::Stays {
