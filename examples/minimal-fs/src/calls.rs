@@ -135,18 +135,8 @@ impl Attributes for Minimal {
 }
 
 impl Life for Minimal {
-    file_system_lacks!(
-        features,
-        opened,
-        closed,
-        drop_clean,
-        process_ended,
-        memory,
-        attach,
-        release,
-        drop_caches,
-        unmount
-    );
+    file_system_lacks!(features, opened, closed, drop_clean, process_ended, memory);
+    file_system_lacks!(attach, release, drop_caches, unmount);
 
     fn name(&self) -> &'static str {
         crate::ENTRY.name

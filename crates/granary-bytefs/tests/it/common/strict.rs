@@ -109,6 +109,7 @@ impl Drive for StrictDrive {
             blocks: true,
             bytes: true,
             write_log: true,
+            offers: [&["COMMIT", "RECOVER"], &[]],
             max_transfer: 256,
             ..DriveInfo::default()
         }
