@@ -52,7 +52,7 @@ impl dyn Vendor {
 
 /// Commands of a firmware, as a file system uses them.
 pub trait Extension<'p>: Sized {
-    /// What an error calls it, and where it is: "write log: use testbed bytefs-emulator".
+    /// Its name in errors: "write log with transactions".
     const NAME: &'static str;
 
     /// The extension, where the drive behind the port has it.

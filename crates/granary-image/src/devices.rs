@@ -1,6 +1,6 @@
 //! [`ImageDevices`]: which devices an image has.
 
-use granary_mssd::{DriveConfig, Layout};
+use granary_mssd::{DriveConfig, Layout, Mode};
 use granary_pmem::DimmConfig;
 use granary_redo::files::{DRAM, FLASH, NVM};
 use granary_redo::redo::MOST_NVM;
@@ -34,6 +34,12 @@ impl ImageDevices {
     pub fn validate(&self) -> Result<(), String> {
         if let Some(ssd) = &self.ssd {
             ssd.validate().map_err(|e| e.to_string())?;
+            if let Mode::Own(name) = ssd.firmware.mode {
+                return Err(format!(
+                    "no image keeps a drive with the firmware '{name}', which lives in memory alone: take one of {}",
+                    [Mode::Log, Mode::Cache].map(Mode::name).join(" and ")
+                ));
+            }
         }
         if let Some(nvm) = &self.nvm {
             nvm.validate().map_err(|e| e.to_string())?;

@@ -10,12 +10,14 @@
 //! A configuration that [`DriveConfig::validate`] accepts makes a working drive.
 //! It does *not* hold workload or host parameters.
 
+mod mode;
+
+pub use mode::Mode;
+
 use crate::firmware::bam::space::BamSpace;
 use granary_flash::{FtlConfig, Geometry, NandTiming};
 use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
-use parking_lot::Mutex;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::BTreeSet;
+use serde::{Deserialize, Serialize};
 
 /// A whole drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,56 +139,6 @@ impl LinkConfig {
         // The paper gives no figure of its own for the zero-byte read; it is a non-posted read like any other, so the
         // line read is the conservative choice.
         self.verify_read.unwrap_or(self.line_read)
-    }
-}
-
-/// What the firmware does with the drive's DRAM: in files its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// ByteFS: a log of 64 B lines with transactions (section 4.3).
-    Log,
-    /// The baselines' firmware: a write-back cache of pages (section 5.1).
-    Cache,
-    /// Another one, by its name in a registry ([`DriveEntry`](crate::DriveEntry)).
-    Own(&'static str),
-}
-
-impl Mode {
-    /// The mode of this name. Whether there is such a firmware, a registry knows.
-    pub fn named(name: &str) -> Mode {
-        static OWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-        match name {
-            "log" => Mode::Log,
-            "cache" => Mode::Cache,
-            own => {
-                let mut known = OWN.lock();
-                // A few names for the life of the program.
-                let name = known.get(own).copied().unwrap_or_else(|| own.to_owned().leak());
-                known.insert(name);
-                Mode::Own(name)
-            }
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Log => "log",
-            Mode::Cache => "cache",
-            Mode::Own(name) => name,
-        }
-    }
-}
-
-impl Serialize for Mode {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Mode, D::Error> {
-        String::deserialize(from).map(|name| Mode::named(&name))
     }
 }
 
@@ -703,9 +655,9 @@ impl DriveConfig {
 }
 
 impl ConfigError {
-    /// A firmware's own reason.
-    pub fn new(why: impl Into<String>) -> ConfigError {
-        ConfigError::Value { field: "firmware.mode:", why: why.into() }
+    /// A reason of the firmware's own, as the rest of a sentence that begins with "firmware": "needs 2 dies, this drive has 1".
+    pub fn of_firmware(why: impl Into<String>) -> ConfigError {
+        ConfigError::Value { field: "firmware", why: why.into() }
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct DriveEntry {
     /// Its name: `mode` in a testbed's `[drive.firmware]`.
     pub name: &'static str,
-    /// What it is, in a line, with its source.
+    /// A line about it, with its source.
     pub about: &'static str,
     /// Keys of `[drive.firmware]` that are its own.
     pub options: &'static [&'static str],
@@ -67,10 +67,8 @@ impl DriveEntry {
         let name = config.firmware.mode.name();
         all.iter().find(|entry| entry.name == name).ok_or_else(|| {
             let known: Vec<&str> = all.iter().map(|entry| entry.name).collect();
-            ConfigError::new(format!(
-                "no drive has the firmware '{name}': mode is one of {}",
-                known.join(", ")
-            ))
+            let why = format!("is '{name}', which no drive has: mode is one of {}", known.join(", "));
+            ConfigError::Value { field: "firmware.mode", why }
         })
     }
 }

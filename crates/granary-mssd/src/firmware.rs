@@ -31,7 +31,7 @@ use crate::config::DriveConfig;
 use crate::saved::layout::Layout;
 use granary_device::{DriveCounters, DriveError, Streamed, Vendor};
 use granary_sim::rng::Stream;
-use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
+use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, Page, TxId};
 
 /// A personality of a drive: its firmware, which decides what is kept where. The drive around it does the link, the queues, what is
 /// in flight, and the processors' time of each command; pages that the firmware does not keep go to the [`Backend`].
@@ -80,7 +80,11 @@ pub trait Firmware: Send {
         lpa: Lpa,
         first: usize,
         out: &mut [u8],
-    ) -> Result<Nanos, DriveError>;
+    ) -> Result<Nanos, DriveError> {
+        let (page, done) = self.read_page(be, t, lpa)?;
+        page.copy_out(first * LINE_SIZE, out);
+        Ok(done)
+    }
 
     /// Takes whole lines of a page that arrived at `t`. `tx` is [`TxId::NONE`] where there are no transactions.
     fn write_lines(

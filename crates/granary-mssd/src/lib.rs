@@ -16,7 +16,7 @@
 //! where everything lies; the image itself is granary-image's.
 //!
 //! The drive never blocks anybody: every call takes the present instant and returns the instant at which the host
-//! sees it done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
+//! sees it done; [`Port`](granary_device::Port) waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
 
 #![forbid(unsafe_code)]
 

@@ -38,7 +38,7 @@ use crate::link::Link;
 use crate::link::wc::{HeldLine, WriteCombining};
 use crate::power::{InFlight, Seen};
 use granary_device::Structure;
-use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
+use granary_device::vendor::pebble::{self, BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
 use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
 use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, RemapRange, Streamed, Vendor};
@@ -49,9 +49,6 @@ use parking_lot::{Mutex, RwLock};
 use queue::Queue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Commands of BAM.
-const BAM: &[&str] = &["FS_WRITE", "REMAP", "REMAP keep", "BAM_RESET", "BAM_NAMES", "BAM_READ"];
 
 /// An emulated memory-semantic SSD.
 pub struct Mssd {
@@ -138,7 +135,7 @@ impl Mssd {
             names: config.firmware.names() as u64,
             volatile_cache: config.firmware.volatile_cache,
             max_transfer: config.link.nvme.max_transfer,
-            offers: [firmware.offers(), if bam.is_some() { BAM } else { &[] }],
+            offers: [firmware.offers(), if bam.is_some() { pebble::COMMANDS } else { &[] }],
         };
         let state = State {
             link: Link::new(&config.link),

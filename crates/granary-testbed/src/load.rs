@@ -6,6 +6,8 @@ use crate::set::{apply, once, read};
 use crate::source::{Sources, blames};
 use crate::testbed::Testbed;
 use crate::{figures, hash, limits, unset};
+use granary_bench::drives::DRIVES;
+use granary_mssd::DriveEntry;
 use toml::Table;
 
 impl Testbed {
@@ -133,7 +135,7 @@ impl Testbed {
     pub fn validate(&self) -> Result<(), String> {
         limits::before(self).map_or(Ok(()), Err)?;
         if let Some(ssd) = &self.drive {
-            ssd.validate().map_err(|e| e.to_string())?;
+            DriveEntry::of(DRIVES, ssd).map(drop).and_then(|()| ssd.validate()).map_err(|e| e.to_string())?;
         }
         if let Some(nvm) = &self.device.nvm {
             nvm.validate().map_err(|e| format!("device.nvm.{} {}", e.field, e.why))?;

@@ -19,7 +19,7 @@ struct Taped {
     tape: Tape,
     client: u32,
     calls: u32,
-    /// What the load has, and what the process has.
+    /// The load's descriptors, and the process's.
     files: BTreeMap<Fd, Fd>,
     maps: BTreeMap<MapId, MapId>,
 }

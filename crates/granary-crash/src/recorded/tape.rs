@@ -58,7 +58,7 @@ impl Begun {
 #[derive(Default)]
 struct State {
     clients: u32,
-    /// What the load is told, and which calls are made. `None`: all are made, and this is the first run.
+    /// The answers for the load, and the calls that are made. `None`: all are made, and this is the first run.
     played: Option<(Arc<Answers>, Calls)>,
     answers: Answers,
     begun: Vec<Begun>,
@@ -86,7 +86,7 @@ impl Tape {
         self.0.lock().begun.clone()
     }
 
-    /// What was recorded; nothing is left.
+    /// Everything recorded; nothing is left.
     pub(crate) fn take(&self) -> Answers {
         std::mem::take(&mut self.0.lock().answers)
     }
@@ -98,7 +98,7 @@ impl Tape {
         state.clients
     }
 
-    /// What the load is to be told of a call: `None` where only the call itself can say.
+    /// The answer that the load gets to a call: `None` where only the call itself can say.
     pub(super) fn answer<T: Clone + 'static>(&self, call: CallId, name: &str) -> Option<Result<T>> {
         let state = self.0.lock();
         let answer = state.played.as_ref()?.0.0.get(&call).filter(|answer| answer.name == name)?;

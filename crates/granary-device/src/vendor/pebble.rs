@@ -9,7 +9,10 @@ use crate::structure::Structure;
 use granary_sim::HostCosts;
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page};
 
-/// What BAM knows about a page that FS_WRITE brought.
+/// The names of the commands.
+pub const COMMANDS: &[&str] = &["FS_WRITE", "REMAP", "REMAP keep", "BAM_RESET", "BAM_NAMES", "BAM_READ"];
+
+/// An entry of BAM: a page that FS_WRITE brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BamEntry {
     /// The file.
@@ -18,7 +21,7 @@ pub struct BamEntry {
     pub offset: u32,
     /// Where the block is now.
     pub lpa: Lpa,
-    /// How much of it is the file's. A drive without room for names ([`DriveInfo::names`]) knows only [`FileEnd::WHOLE`].
+    /// How much of it is the file's. A drive without room for names ([`DriveInfo::names`](crate::DriveInfo::names)) knows only [`FileEnd::WHOLE`].
     pub end: FileEnd,
 }
 
@@ -111,9 +114,8 @@ pub struct RemapKeep {
     pub ranges: Vec<RemapRange>,
 }
 
-/// Empties BAM's file tables and ends the older names of pages that have two, after a checkpoint of the host (section 5.2). Whoever
-/// recovers first trims, of each pair that [`BamNames`] gives, the name that it does not use: then the other one stays,
-/// whichever it is.
+/// Empties BAM's file tables and ends the older names of pages that have two, after a checkpoint of the host (section 5.2). A
+/// recovery first trims, of each pair that [`BamNames`] gives, the name that it does not use. Then the other one stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BamReset;
 
@@ -206,7 +208,7 @@ impl<'p> Extension<'p> for Bam<'p> {
 
     #[inline]
     fn of(port: &'p Port) -> Option<Bam<'p>> {
-        port.offers("FS_WRITE").then_some(Bam { port })
+        port.offers(COMMANDS[0]).then_some(Bam { port })
     }
 }
 
@@ -315,5 +317,44 @@ impl BamNames {
         let mut command = BamNames::default();
         let done = drive.submit(now, Command::Vendor(&mut command))?;
         Ok((command.out, done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transactions::{self, Commit, Recover};
+    use super::*;
+
+    fn fs_write() -> FsWrite {
+        let (pages, end, what) = (vec![Page::ZERO; 3], FileEnd::WHOLE, Structure::Data);
+        FsWrite { lpa: Lpa(7), pages, ino: 1, offset: 0, end, what }
+    }
+
+    /// Those with data need a request of the block layer and its mapping; BAM's tables are mapped for the host without a request.
+    #[test]
+    fn each_command_costs_the_host_its_way_and_has_its_name() {
+        let costs = HostCosts { bio_submit: Nanos(3), dma_map: Nanos(50), ..HostCosts::ZERO };
+        let remap = Remap { src: Lpa(0), dst: Lpa(1), count: 1 };
+        let pebble: [(&dyn Vendor, u64); 6] = [
+            (&fs_write(), 53),
+            (&remap, 3),
+            (&RemapKeep { ranges: Vec::new() }, 3),
+            (&BamReset, 0),
+            (&BamNames::default(), 50),
+            (&BamRead::default(), 50),
+        ];
+        let own: [(&dyn Vendor, u64); 2] = [(&Commit { tx: granary_units::TxId(1) }, 0), (&Recover, 0)];
+        for (commands, names) in [(&pebble[..], COMMANDS), (&own, transactions::COMMANDS)] {
+            assert_eq!(commands.iter().map(|(command, _)| command.name()).collect::<Vec<_>>(), names);
+            for (command, cost) in commands {
+                assert_eq!(command.host_cost(&costs), Nanos(*cost), "{}", command.name());
+            }
+        }
+    }
+
+    #[test]
+    fn only_fs_write_writes_pages() {
+        assert_eq!(fs_write().writes(), Some((Lpa(7), 3, Structure::Data)));
+        assert_eq!(Remap { src: Lpa(0), dst: Lpa(1), count: 1 }.writes(), None);
     }
 }

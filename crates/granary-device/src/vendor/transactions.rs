@@ -5,6 +5,9 @@ use crate::drive::DriveError;
 use crate::port::{Port, Ticket};
 use granary_units::TxId;
 
+/// The names of the commands.
+pub const COMMANDS: &[&str] = &["COMMIT", "RECOVER"];
+
 /// Commits a transaction. All its stores must have been verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
@@ -40,7 +43,7 @@ impl<'p> Extension<'p> for Transactions<'p> {
 
     #[inline]
     fn of(port: &'p Port) -> Option<Transactions<'p>> {
-        port.offers("COMMIT").then_some(Transactions { port })
+        port.offers(COMMANDS[0]).then_some(Transactions { port })
     }
 }
 

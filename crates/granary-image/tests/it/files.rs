@@ -362,3 +362,13 @@ fn an_open_image_stays_in_its_directory_when_that_is_renamed() {
         matches!(Image::open(&now, Durability::Process, false).map(with_ssd), Ok((image, _)) if !image.has_note("other"))
     );
 }
+
+#[test]
+fn a_firmware_that_no_image_keeps_is_refused_before_there_is_a_file() {
+    let host = MemoryHost::new();
+    let devices = ImageDevices::ssd(DriveConfig::tiny(Mode::named("mine")));
+    let refused =
+        Image::create_on(&host, &devices, ImageMeta::default(), false).expect_err("no image keeps it");
+    assert!(refused.to_string().contains("take one of log and cache"), "{refused}");
+    assert!(!granary_image::host::Host::exists(&host, "image.toml"), "nothing was made");
+}

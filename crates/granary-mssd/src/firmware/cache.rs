@@ -575,19 +575,6 @@ impl Firmware for Cache {
         }
     }
 
-    fn read_lines(
-        &mut self,
-        be: &mut Backend,
-        t: Nanos,
-        lpa: Lpa,
-        first: usize,
-        out: &mut [u8],
-    ) -> Result<Nanos, DriveError> {
-        let (page, done) = self.read_page(be, t, lpa)?;
-        page.copy_out(first * LINE_SIZE, out);
-        Ok(done)
-    }
-
     fn write_lines(
         &mut self,
         be: &mut Backend,

@@ -45,6 +45,7 @@ use crate::firmware::{Backend, Firmware, Transactions};
 use crate::saved::layout::Layout;
 use cleaning::Cleaning;
 use given_up::GivenUp;
+use granary_device::vendor::transactions::COMMANDS;
 use granary_device::{DriveCounters, DriveError, LogCounters};
 use granary_flash::Cause;
 use granary_redo::redo::Redo;
@@ -266,7 +267,7 @@ impl Firmware for Log {
     }
 
     fn offers(&self) -> &'static [&'static str] {
-        &["COMMIT", "RECOVER"]
+        COMMANDS
     }
 
     fn pump(&mut self, be: &mut Backend, now: Nanos) {

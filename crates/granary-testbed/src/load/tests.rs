@@ -322,3 +322,15 @@ fn an_unknown_testbed_lists_the_known_ones() {
     let e = Testbed::load("bytefs-emulater", &[]).expect_err("unknown").to_string();
     assert!(e.contains("did you mean `bytefs-emulator`?"), "{e}");
 }
+
+#[test]
+fn a_firmware_that_no_drive_has_is_refused_by_its_key() {
+    let set = ["drive.firmware.mode=foo".to_owned()];
+    let refused = Testbed::load("bytefs-emulator", &set).expect_err("no drive has it").to_string();
+    assert!(
+        refused.contains("drive.firmware.mode=foo") && refused.contains("one of log, cache"),
+        "{refused}"
+    );
+    let long = [format!("drive.firmware.mode={}", "x".repeat(100))];
+    assert!(Testbed::load("bytefs-emulator", &long).is_err());
+}

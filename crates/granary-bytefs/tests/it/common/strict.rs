@@ -10,7 +10,7 @@
 //! verify of the transaction's stores, where a page with uncommitted lines is written by block, and where a
 //! transaction number is used again.
 
-use granary_device::vendor::transactions::{Commit, Recover};
+use granary_device::vendor::transactions::{COMMANDS, Commit, Recover};
 use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Nanos, PAGE_SIZE, Page, TxId};
@@ -109,7 +109,7 @@ impl Drive for StrictDrive {
             blocks: true,
             bytes: true,
             write_log: true,
-            offers: [&["COMMIT", "RECOVER"], &[]],
+            offers: [COMMANDS, &[]],
             max_transfer: 256,
             ..DriveInfo::default()
         }

@@ -1,3 +1,5 @@
+//! Clients whose calls are left out.
+
 use super::*;
 use crate::recorded::{Begun, Calls};
 use granary_suite::reference::{Limits, RefFs, RefProcess};

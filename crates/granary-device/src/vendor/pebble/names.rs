@@ -1,4 +1,4 @@
-//! What every file system that uses REMAP keep does with second names (PebbleSSD sections 4.2.1 and 5.2).
+//! Every file system that uses REMAP keep does this with second names (PebbleSSD sections 4.2.1 and 5.2).
 //!
 //! ```text
 //!   cleaning    blocks and their new places ── RemapRange::of_pairs ──> a few ranges, one command
