@@ -1,6 +1,6 @@
 //! [`ImageDevices`]: which devices an image has.
 
-use granary_mssd::{DriveConfig, Layout, Mode};
+use granary_mssd::{CACHE, DriveConfig, LOG, Layout, Mode};
 use granary_pmem::DimmConfig;
 use granary_redo::files::{DRAM, FLASH, NVM};
 use granary_redo::redo::MOST_NVM;
@@ -37,7 +37,7 @@ impl ImageDevices {
             if let Mode::Own(name) = ssd.firmware.mode {
                 return Err(format!(
                     "no image keeps a drive with the firmware '{name}', which lives in memory alone: take one of {}",
-                    [Mode::Log, Mode::Cache].map(Mode::name).join(" and ")
+                    [LOG, CACHE].map(|entry| entry.name).join(" and ")
                 ));
             }
         }
