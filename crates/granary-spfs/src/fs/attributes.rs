@@ -79,8 +79,12 @@ impl Attributes for Spfs {
     }
 
     fn getxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        if name == pair::NAME || node::of(inode).is_alone() {
+        if name == pair::NAME {
             return Ok(None);
+        }
+        if node::of(inode).is_alone() {
+            // It has none itself, but the lower file system says whether it could: callers ask before they change a mode.
+            return self.lower.getxattr(&call.as_root(), &self.lower.root(), name).map(|_| None);
         }
         self.lower.getxattr(&call.as_root(), &below(inode)?, name)
     }

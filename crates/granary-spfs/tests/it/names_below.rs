@@ -236,3 +236,42 @@ fn an_unmount_that_is_cut_short_brings_no_name_back() {
         }
     }
 }
+
+/// The vfs asks for an access list before it changes a mode. The answer is the same whether the file is below or not.
+#[test]
+fn a_file_alone_has_extended_attributes_where_the_lower_file_system_has_them() {
+    for (front, lower) in STACKS {
+        run(move || {
+            let devices = devices();
+            front.make(&devices, &|_| Ok(toml::Table::new())).expect("mkfs");
+            let (_fs, vfs) = mount_over(&lower, &devices, &options());
+            let mut p = Process::new(vfs.clone(), Cred::ROOT);
+            write(&mut p, "/below", OpenFlags::CREAT | OpenFlags::RDWR, 1);
+            write(&mut p, "/alone", ALONE, 2);
+            let names: [&[u8]; 2] = [b"user.a", b"system.posix_acl_access"];
+            for name in names {
+                let [below, alone] = ["/below", "/alone"].map(|path| p.getxattr(path, name));
+                assert_eq!(alone, below, "{}: {}", front.name, String::from_utf8_lossy(name));
+            }
+            p.exit();
+        });
+    }
+}
+
+/// What the lower file system has not brought home yet is nothing wrong.
+#[test]
+fn a_check_needs_no_sync_before_it() {
+    for (front, lower) in STACKS {
+        run(move || {
+            let devices = devices();
+            front.make(&devices, &|_| Ok(toml::Table::new())).expect("mkfs");
+            let (_fs, vfs) = mount_over(&lower, &devices, &options());
+            let mut p = Process::new(vfs.clone(), Cred::ROOT);
+            write(&mut p, "/alone", ALONE, 2);
+            // The file goes below: the lower file system has something to commit.
+            p.link("/alone", "/second").expect("linked");
+            p.exit();
+            assert_eq!(vfs.check().expect("checks"), [] as [String; 0], "{}", front.name);
+        });
+    }
+}
