@@ -168,6 +168,11 @@ impl F2fs {
         Ok(Some((d, e.ino, kind)))
     }
 
+    /// Whether a node, which nobody freed, points to a block.
+    fn is_owner(&self, d: &Dnode, at: u32) -> bool {
+        d.addr() == at && self.nodes.cached(d.entry.key).is_some()
+    }
+
     fn clean_data(&self, segno: u32, sums: &BlockBytes, seg: &Seg) -> Result<()> {
         let mut files: Vec<(u32, Dnode, u32)> = Vec::new();
         for (n, at) in self.valid(segno, seg) {
@@ -178,6 +183,11 @@ impl F2fs {
             }
             let index = first_index(d.place).unwrap_or(0) + d.ofs as u64;
             if let Ok(Some(e)) = self.dent(ino, index) {
+                // Freed meanwhile, alone or with its directory, whose end holds this lock?
+                let _lock = self.inode_lock(ino);
+                if !self.is_owner(&d, at) {
+                    continue;
+                }
                 self.dents.mark(&e);
                 self.stats.lock().moved += 1;
             }
@@ -185,7 +195,7 @@ impl F2fs {
         // Nobody may be writing or cutting these files. Everybody else holds one of these locks at a time.
         let stripes: BTreeSet<usize> = files.iter().map(|f| f.2 as usize % self.inode_locks.len()).collect();
         let _locks: Vec<_> = stripes.into_iter().map(|s| self.inode_locks[s].lock()).collect();
-        files.retain(|(at, d, _)| d.addr() == *at && self.nodes.cached(d.entry.key).is_some());
+        files.retain(|(at, d, _)| self.is_owner(d, *at));
         let from: Vec<u32> = files.iter().map(|f| f.0).collect();
         let mut pages = Vec::new();
         if !self.options.remap_cleaning {

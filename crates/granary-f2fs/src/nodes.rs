@@ -109,8 +109,9 @@ impl F2fs {
     pub(crate) fn free_node(&self, ino: u32, nid: u32) -> Result<bool> {
         // Nobody may be writing it now.
         let _chain = self.chain.lock();
-        self.nodes.forget((ino, nid));
         let old = self.nat.set(nid, ino, NULL_ADDR)?;
+        // Not before: the look-up may wait for the drive, and cleaning would read the node again and have it written.
+        self.nodes.forget((ino, nid));
         if is_real(old.addr) {
             self.segs.lock().invalidate(old.addr)?;
         }

@@ -1,5 +1,6 @@
 //! F2FS from outside: one binary, one module for each property that is looked at.
 
+mod cleaning;
 mod common;
 mod damage;
 mod kernel_table;
