@@ -305,6 +305,7 @@ impl<P: Posix> Scribe<P> {
             Ok(written) => written,
             // It may have happened in part: it stays in flight. With O_DSYNC it may tell of an earlier write-back.
             Err(e @ FsError::Drive(_)) => {
+                self.promises.with(|m| m.fail_write(open.node, by));
                 self.told(fd, open.node);
                 return Err(e);
             }

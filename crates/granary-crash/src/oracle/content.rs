@@ -31,6 +31,8 @@ enum Kind {
         floating: bool,
         /// The file reaches its end at least; a store through a mapping does not move the end.
         grows: bool,
+        /// The call had an error of the drive: any part of it may show.
+        failed: bool,
     },
     Truncate(u64),
     /// A range was allocated: it may be zero now, the file may reach its end.
@@ -132,8 +134,17 @@ impl Content {
             Payload::Bytes(b) if floating => Source::Anywhere(b.into()),
             Payload::Bytes(b) => Source::Bytes { data: b.into(), origin: pos },
         };
-        let kind = Kind::Write { pos, len: data.len() as u64, source, floating, grows: true };
+        let kind = Kind::Write { pos, len: data.len() as u64, source, floating, grows: true, failed: false };
         self.ops.push(Op { stamp: by, kind });
+    }
+
+    /// The drive failed the write: any part of it may be there.
+    pub(crate) fn fail_write(&mut self, by: StampId) {
+        if let Some(Op { kind: Kind::Write { failed, .. }, .. }) =
+            self.ops.iter_mut().find(|op| op.stamp == by)
+        {
+            *failed = true;
+        }
     }
 
     /// The write ended: `len` bytes are at `pos`.
@@ -153,7 +164,8 @@ impl Content {
             Payload::Fill { word, .. } => Source::Fill(word),
             Payload::Bytes(b) => Source::Bytes { data: b.into(), origin: pos },
         };
-        let kind = Kind::Write { pos, len: data.len() as u64, source, floating: false, grows: false };
+        let kind =
+            Kind::Write { pos, len: data.len() as u64, source, floating: false, grows: false, failed: false };
         self.ops.push(Op { stamp: by, kind });
     }
 

@@ -239,6 +239,11 @@ impl Model {
         self.returned(id, by);
     }
 
+    /// The drive failed it: any part of it may be there.
+    pub(crate) fn fail_write(&mut self, id: NodeId, by: StampId) {
+        self.node_mut(id).content.fail_write(by);
+    }
+
     /// It failed, and nothing was written.
     pub(crate) fn cancel_write(&mut self, id: NodeId, by: StampId) {
         self.node_mut(id).content.remove(by);
