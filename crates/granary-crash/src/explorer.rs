@@ -41,6 +41,7 @@ pub use place::{At, Path, Phase, Place};
 pub use report::{Coverage, Damages, Failure, Report};
 pub use run::Effort;
 
+use crate::deadline::Deadline;
 use crate::load::Load;
 use crate::target::Target;
 use granary_device::Devices;
@@ -69,6 +70,8 @@ pub struct Explorer {
     errors: bool,
     /// Clients keep a story of their calls.
     tells: bool,
+    /// When the calls of a load end.
+    until: Deadline,
     /// The run that is done again has only some of its calls.
     short: Option<Short>,
     extent: Extent,
@@ -85,6 +88,18 @@ impl Explorer {
     /// # Errors
     /// Where already that goes wrong; the seed told is 0.
     pub fn new(target: Arc<dyn Target>, load: Arc<dyn Load>) -> Result<Explorer, Failure> {
+        Explorer::new_until(target, load, Deadline::default())
+    }
+
+    /// The same, until a deadline: the calls of each load end there. What comes behind it is no exploration.
+    ///
+    /// # Errors
+    /// See [`Explorer::new`].
+    pub(crate) fn new_until(
+        target: Arc<dyn Target>,
+        load: Arc<dyn Load>,
+        until: Deadline,
+    ) -> Result<Explorer, Failure> {
         let mut explorer = Explorer {
             target,
             load,
@@ -92,6 +107,7 @@ impl Explorer {
             punctual: false,
             errors: false,
             tells: false,
+            until,
             short: None,
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
@@ -111,7 +127,8 @@ impl Explorer {
                 explorer.extent = Extent { span, commands };
                 Ok(explorer)
             }
-            Outcome::PowerFailed { .. } => unreachable!("nobody cut the power"),
+            // The deadline came in the load.
+            Outcome::PowerFailed { .. } => Ok(explorer),
             Outcome::Wrong { stage, evidence } => Err(explorer.failure(0, stage, evidence)),
         }
     }
@@ -234,6 +251,7 @@ impl Explorer {
             mission,
             film: None,
             tape: None,
+            until: self.until.clone(),
         };
         life.live(machine)
     }

@@ -10,6 +10,7 @@
 use super::film::Film;
 use super::place::Phase;
 use super::report::Coverage;
+use crate::deadline::Deadline;
 use crate::faulty::{Faults, Observer, Trip, WriteErrors};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
@@ -165,6 +166,8 @@ pub(super) struct Life {
     pub(super) film: Option<Arc<Film>>,
     /// Calls of the load are recorded on it, or left out.
     pub(super) tape: Option<Tape>,
+    /// Where this has come, the next call of the load ends the life as a power failure would.
+    pub(super) until: Deadline,
 }
 
 /// What the tasks of a life tell the outside.
@@ -347,7 +350,7 @@ impl Life {
         enter(Stage::Load);
         self.tape.iter().for_each(|tape| tape.counts(faults));
         let clients = Clients::new(Arc::clone(&vfs), promises.clone());
-        let clients = clients.with_room(devices).on_tape(self.tape.clone());
+        let clients = clients.with_room(devices).on_tape(self.tape.clone()).until(&self.until);
         if let Some(one_in) = self.mission.errors {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));

@@ -26,11 +26,16 @@ const DRAWS: u32 = 2;
 impl Explorer {
     /// Cuts the power while the file system is made, at up to 24 places that are drawn from the seed.
     pub fn making(&self, seed: u64) -> Report {
+        self.making_until(seed, &|| false)
+    }
+
+    /// The same, until `over` says that there is no time left.
+    pub fn making_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
         let mut report = Report::default();
         let (images, made) = self.images_of_making(seed, self.places_of_making(seed));
         report.failures.extend(made.err());
         for image in images {
-            for draw in 0..DRAWS {
+            for draw in (0..DRAWS).take_while(|_| !over()) {
                 report.points += 1;
                 report.coverage.failures += 1;
                 report.failures.extend(self.made_again(seed, &image, draw).err());
@@ -110,6 +115,7 @@ impl Explorer {
             mission: Mission::calm(0, false),
             film: None,
             tape: None,
+            until: self.until.clone(),
         };
         match life.live(machine).1 {
             Outcome::Wrong { stage, evidence } => fail(&stage, evidence),

@@ -20,6 +20,7 @@ use crate::faulty::DevicePage;
 use crate::load::Clients;
 use crate::oracle::Promises;
 use granary_device::{Devices, Structure};
+use granary_sim::Stop;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
 use granary_vfs::{Call, Caller, Cred, Process, Vfs};
@@ -104,6 +105,7 @@ impl Explorer {
             mission: Mission::calm(0, false),
             film: Some(Arc::clone(&film)),
             tape: None,
+            until: self.until.clone(),
         };
         let (machine, outcome) = life.live(machine);
         if let Outcome::Wrong { stage, evidence } = outcome {
@@ -191,6 +193,7 @@ impl Explorer {
         let (devices, promises) = (machine.devices.clone(), machine.promises.fork());
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
         let mission = Mission { seed, ..Mission::calm(1, true) };
+        let until = self.until.clone();
         let silence = || Sight { told: true, violations: Vec::new(), of_content: 0 };
         let (seen, _) = life::in_world(machine, &self.target, &mission, None, move || {
             let Ok(fs) = target.mount(&devices) else { return silence() };
@@ -204,7 +207,7 @@ impl Explorer {
             let sight = Sight { told, violations: verdict.violations.clone(), of_content };
             if works {
                 promises.go_on_from(verdict);
-                let clients = Clients::new(Arc::clone(&vfs), promises).with_room(&devices);
+                let clients = Clients::new(Arc::clone(&vfs), promises).with_room(&devices).until(&until);
                 // Errors are no fault here, nor is what it finds wrong.
                 let _ = load.run(&clients, 1, &mut Stream::new(seed, load.name()));
                 let _ = vfs.sync(&Caller::KERNEL);
@@ -218,7 +221,11 @@ impl Explorer {
             }
             sight
         });
-        life::settled(seen, Ok)
+        match seen {
+            // The deadline came in the load: no more can be said.
+            Ok(Err(Stop::PowerFail(_))) => Ok(silence()),
+            seen => life::settled(seen, Ok),
+        }
     }
 
     /// Such devices cannot be explored.

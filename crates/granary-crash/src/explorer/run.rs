@@ -118,6 +118,9 @@ impl Explorer {
             let mut draws =
                 if effort.exhaustive { Draws::Listed(Some(Vec::new())) } else { Draws::Random(0) };
             for draw in 0..effort.draws {
+                if draw > 0 && over() {
+                    break;
+                }
                 let place = Place { phase: image.phase, at: image.at, draw, listed: effort.exhaustive };
                 let Some(devices) = image.devices.fork() else { break };
                 let path = path.then(place);
@@ -292,7 +295,8 @@ impl Explorer {
     ) -> (Vec<Image>, Outcome) {
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
         let (film_of_life, tape) = (Some(Arc::clone(film)), tape.cloned());
-        let life = Life { target, load, root_seed: seed, mission, film: film_of_life, tape };
+        let until = self.until.clone();
+        let life = Life { target, load, root_seed: seed, mission, film: film_of_life, tape, until };
         let (_, outcome) = life.live(machine);
         let (images, seen) = film.develop();
         for image in &images {

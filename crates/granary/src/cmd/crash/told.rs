@@ -1,7 +1,8 @@
 //! Failures, told: how it came to them, and the calls that alone lead to them.
 
 use super::{CrashArgs, explorer};
-use granary_crash::{Failure, Load, Minimal, Target, within};
+use crate::cmd::interrupt::Stop;
+use granary_crash::{Deadline, Failure, Load, Minimal, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +25,13 @@ impl<'a> Told<'a> {
         args: &CrashArgs,
         explorer: &mut granary_crash::Explorer,
         failure: &'a Failure,
+        stop: &Stop,
     ) -> Told<'a> {
         // A story is read, not parsed.
         let story = if args.json { Vec::new() } else { explorer.tell(failure) };
         let wanted = !args.no_minimise && failure.only.is_none() && (args.json || !story.is_empty());
-        let minimal = wanted.then(|| explorer.minimise(failure, &within(MINIMISING)));
+        let until = Deadline::within(MINIMISING).or_asked(&stop.flag());
+        let minimal = wanted.then(|| explorer.minimise(failure, &|| until.is_over()));
         Told { failure, story, minimal }
     }
 
@@ -52,9 +55,10 @@ impl<'a> Told<'a> {
     }
 }
 
-/// The first failures, told.
+/// The first failures, told; none any more once somebody asks to stop.
 pub(super) fn told<'a>(
     args: &CrashArgs,
+    stop: &Stop,
     targets: &[Arc<dyn Target>],
     loads: &[Arc<dyn Load>],
     failures: impl Iterator<Item = &'a Failure>,
@@ -63,9 +67,9 @@ pub(super) fn told<'a>(
         let target = targets.iter().find(|target| target.name() == &*failure.fs)?;
         let load = loads.iter().find(|load| load.name() == &*failure.load)?;
         let explorer = explorer(args, target, load).ok()?;
-        Some(Told::of(args, &mut explorer.write_errors(failure.errors), failure))
+        Some(Told::of(args, &mut explorer.write_errors(failure.errors), failure, stop))
     };
-    failures.take(TOLD).filter_map(told).collect()
+    failures.take(TOLD).take_while(|_| !stop.is_asked()).filter_map(told).collect()
 }
 
 /// Prints stories.
