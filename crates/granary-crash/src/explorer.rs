@@ -19,12 +19,14 @@
 //! Invariants: everything is a function of the seed. Every point ends with a clean life, so what survived is not only
 //! readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of `check()` are failures
 //! like a broken promise.
-//! A failure of a run is minimised where somebody asks ([`Explorer::minimise`]): the fewest calls of the load that still lead to it. It
-//! does *not* look for fewer power failures, nor minimise what a mkfs or damaged media lead to.
+//! A failure is minimised where somebody asks: the fewest power failures and calls of the load that still lead to it
+//! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]).
 
+mod fewer;
 mod film;
 mod kind;
 mod life;
+mod loss;
 mod making;
 mod media;
 mod mending;
@@ -36,6 +38,7 @@ mod run;
 mod tell;
 
 pub use life::panic_text;
+pub use loss::{Loss, Lost};
 pub use minimise::Minimal;
 pub use place::{At, Path, Phase, Place};
 pub use report::{Coverage, Damages, Failure, Report};
@@ -74,6 +77,8 @@ pub struct Explorer {
     until: Deadline,
     /// The run that is done again has only some of its calls.
     short: Option<Short>,
+    /// What its last power failure takes, where somebody says.
+    loss: Option<Arc<Loss>>,
     extent: Extent,
     /// The devices with the new file system, and when it was made; `None` where they have no second copy.
     made: Option<Devices>,
@@ -109,6 +114,7 @@ impl Explorer {
             tells: false,
             until,
             short: None,
+            loss: None,
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
             made_at: Nanos::ZERO,
@@ -268,6 +274,7 @@ impl Explorer {
             stage: stage.into(),
             evidence: evidence.into(),
             only: self.short.as_ref().map(|short| Arc::clone(&short.calls)),
+            loss: self.loss.clone(),
         }
     }
 }

@@ -142,6 +142,11 @@ impl Faults {
         self.state.lock().written = Some(BTreeMap::new());
     }
 
+    /// The pages noted so far; none, where nobody wants to know.
+    pub(crate) fn noted(&self) -> BTreeMap<DevicePage, Structure> {
+        self.state.lock().written.clone().unwrap_or_default()
+    }
+
     /// The pages noted.
     pub(crate) fn written(&self) -> BTreeMap<DevicePage, Structure> {
         self.state.lock().written.take().unwrap_or_default()

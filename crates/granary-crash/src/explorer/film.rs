@@ -13,7 +13,7 @@
 use super::place::{At, Phase};
 use crate::faulty::{DevicePage, Faults, Given, Observer};
 use crate::oracle::Promises;
-use granary_device::Devices;
+use granary_device::{Devices, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{Watcher, now, sleep_until};
 use granary_units::Nanos;
@@ -38,6 +38,8 @@ pub(super) struct Image {
     pub(super) given: Option<Given>,
     /// Pages that could not be read then.
     pub(super) unreadable: BTreeSet<DevicePage>,
+    /// What pages held that had been written, where somebody wants to know.
+    pub(super) written: BTreeMap<DevicePage, Structure>,
 }
 
 /// The places of one phase that are wanted.
@@ -223,6 +225,7 @@ impl Film {
             steps,
             given: reel.given,
             unreadable: reel.faults.as_ref().map(|faults| faults.unreadable()).unwrap_or_default(),
+            written: reel.faults.as_ref().map(|faults| faults.noted()).unwrap_or_default(),
         });
     }
 }

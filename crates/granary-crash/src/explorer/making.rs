@@ -11,7 +11,9 @@
 
 use super::film::{Film, Image, Places, Wanted};
 use super::life::{self, Life, Machine, Mission, Outcome};
+use super::loss::Loss;
 use super::place::{Path, Phase, Place};
+use super::run::{Cut, lose_as, survival};
 use super::{Explorer, Failure, Report};
 use crate::faulty::Observer;
 use granary_sim::rng::Stream;
@@ -38,17 +40,24 @@ impl Explorer {
             for draw in (0..DRAWS).take_while(|_| !over()) {
                 report.points += 1;
                 report.coverage.failures += 1;
-                report.failures.extend(self.made_again(seed, &image, draw).err());
+                let place = Place { phase: image.phase, at: image.at, draw, listed: false };
+                report.failures.extend(self.made_again(seed, &image, place, None, &mut |_| ()).err());
             }
         }
         report
     }
 
     /// Does once more what failed at `place`.
-    pub(super) fn making_again(&self, seed: u64, place: Place) -> Result<(), Failure> {
-        let (images, _) = self.images_of_making(seed, Wanted::one(place.at));
-        match images.first() {
-            Some(image) => self.made_again(seed, image, place.draw),
+    pub(super) fn making_again(
+        &self,
+        seed: u64,
+        place: Place,
+        images: &[Image],
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
+    ) -> Result<(), Failure> {
+        match images.iter().find(|image| image.at == place.at) {
+            Some(image) => self.made_again(seed, image, place, loss, before),
             None => Err(self.failure(seed, "replay".into(), vec![format!("'{place}' is not reached")])),
         }
     }
@@ -64,9 +73,12 @@ impl Explorer {
     }
 
     /// Makes the file system once; the images of that, and what went wrong although the power stayed on.
-    fn images_of_making(&self, seed: u64, wanted: Wanted) -> (Vec<Image>, Result<(), Failure>) {
+    pub(super) fn images_of_making(&self, seed: u64, wanted: Wanted) -> (Vec<Image>, Result<(), Failure>) {
         let machine = Machine::new(&*self.target, seed);
         machine.devices.track_in_flight(true);
+        if self.tells {
+            machine.faults.note_writes();
+        }
         machine.devices.answer_late(self.late(seed));
         let (raw, promises) = (machine.raw.clone(), machine.promises.clone());
         let film = Film::new(
@@ -91,11 +103,23 @@ impl Explorer {
         (film.develop().0, made.map_err(|evidence| self.failure(seed, "mkfs".into(), evidence)))
     }
 
-    fn made_again(&self, seed: u64, image: &Image, draw: u32) -> Result<(), Failure> {
-        let path = Path::default().then(Place { phase: image.phase, at: image.at, draw, listed: false });
+    fn made_again(
+        &self,
+        seed: u64,
+        image: &Image,
+        place: Place,
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
+    ) -> Result<(), Failure> {
+        let path = Path::default().then(place);
         let Some(devices) = image.devices.fork() else { return Ok(()) };
-        devices.power_fail(image.now, &mut Stream::new(seed, &format!("survival of {path}")));
-        let mut machine = Machine::of(devices, Machine::promises(&*self.target), image.now);
+        let fates = lose_as(&devices, image.now, &place, survival(seed, &path), loss);
+        let mut promises = Machine::promises(&*self.target);
+        if self.tells {
+            promises = promises.with_story();
+        }
+        before(&Cut { image, promises: &promises, fates: &fates });
+        let mut machine = Machine::of(devices, promises, image.now);
         let fail = |what: &str, evidence| {
             let failure = self.failure(seed, format!("{what} behind a power failure in mkfs"), evidence);
             Err(Failure { path: path.clone(), ..failure })

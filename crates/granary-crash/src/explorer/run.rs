@@ -13,13 +13,14 @@
 
 use super::film::{Film, Image, Places, Wanted};
 use super::life::{Life, Machine, Mission, Outcome};
+use super::loss::Loss;
 use super::minimise::Short;
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use crate::oracle::Promises;
 use crate::recorded::Tape;
 use granary_device::Devices;
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Fate, Stream};
 use granary_units::Nanos;
 use std::sync::Arc;
 
@@ -74,6 +75,15 @@ impl Crash {
         let taken = |step| report.steps.get(step).map_or(0, |(_, images)| *images);
         self.image.steps.iter().map(|step| taken(*step)).min().unwrap_or(u64::MAX)
     }
+}
+
+/// A power failure that is done once more.
+pub(super) struct Cut<'a> {
+    pub(super) image: &'a Image,
+    /// Those of the life behind it.
+    pub(super) promises: &'a Promises,
+    /// What it took, thing by thing.
+    pub(super) fates: &'a [Fate],
 }
 
 /// How it is chosen what the devices are left with.
@@ -148,7 +158,7 @@ impl Explorer {
     /// # Errors
     /// The failure. Also one that says that the place is not reached.
     pub fn replay(&self, seed: u64, path: &Path) -> Result<(), Failure> {
-        self.replay_with(seed, path, &mut |_, _| ())
+        self.replay_with(seed, path, &mut |_| ())
     }
 
     /// The same; `before` is told of each power failure: its image, and the promises of the life behind it.
@@ -156,29 +166,47 @@ impl Explorer {
         &self,
         seed: u64,
         path: &Path,
-        before: &mut dyn FnMut(&Image, &Promises),
+        before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
         match path.0[..] {
-            [place] if place.phase == Phase::Making => return self.making_again(seed, place),
-            [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path),
+            [place] if place.phase == Phase::Making => {
+                let images = self.images_of_making(seed, Wanted::one(place.at)).0;
+                return self.cut_again(seed, path, &images, self.loss.as_ref(), before);
+            }
+            [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path).1,
             _ => {}
         }
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
         let tape = self.short.as_ref().map(Short::tape);
         let (outcome, images) = self.trunk(seed, first, 0, tape.as_ref(), &mut Report::default());
-        if path.0.is_empty() { outcome } else { self.follow(seed, path, &images, before) }
+        if path.0.is_empty() { outcome } else { self.cut_again(seed, path, &images, self.loss.as_ref(), before) }
     }
 
-    /// What comes of the power failures of `path`; the first is one of `images`.
+    /// What comes of the power failures of `path`, of which the last takes `loss`; the first is one of `images`.
     ///
     /// # Errors
     /// See [`Explorer::replay`].
-    pub(super) fn follow(
+    pub(super) fn cut_again(
         &self,
         seed: u64,
         path: &Path,
         images: &[Image],
-        before: &mut dyn FnMut(&Image, &Promises),
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
+    ) -> Result<(), Failure> {
+        match path.0[..] {
+            [place] if place.phase == Phase::Making => self.making_again(seed, place, images, loss, before),
+            _ => self.follow(seed, path, images, loss, before),
+        }
+    }
+
+    fn follow(
+        &self,
+        seed: u64,
+        path: &Path,
+        images: &[Image],
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
         let missing = |done: &Path| {
             self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
@@ -191,10 +219,14 @@ impl Explorer {
             let image = images.iter().find(|image| (image.phase, image.at) == (place.phase, place.at));
             let image = image.ok_or_else(|| missing(&done))?;
             let devices = image.devices.fork().ok_or_else(|| missing(&done))?;
-            lose_as(&devices, image.now, place, seed, &done);
+            let loss = loss.filter(|_| i + 1 == path.0.len());
+            let fates = lose_as(&devices, image.now, place, survival(seed, &done), loss);
             round += u32::from(image.ran);
             let machine = Machine::of(devices, image.promises.fork(), image.now);
-            before(image, &machine.promises);
+            if self.tells {
+                machine.faults.note_writes();
+            }
+            before(&Cut { image, promises: &machine.promises, fates: &fates });
             let next = path.0.get(i + 1).map(|next| (next.phase, Wanted::one(next.at)));
             let wanted = next.into_iter().collect();
             let lived = self.branch(seed, &done, machine, round, wanted, &mut Report::default());
@@ -226,6 +258,9 @@ impl Explorer {
         }
         let machine = Machine::of(raw, promises, self.made_at);
         let mut random = Stream::new(seed, "trunk");
+        if self.tells {
+            machine.faults.note_writes();
+        }
         machine.devices.answer_late(self.late(seed));
         let jitter = jitter(&mut random);
         let unsynced = random.chance(0.5);
@@ -392,25 +427,34 @@ fn lose_power(devices: &Devices, now: Nanos, draws: &mut Draws, seed: u64, path:
     }
 }
 
-fn survival(seed: u64, path: &Path) -> Stream {
+pub(super) fn survival(seed: u64, path: &Path) -> Stream {
     Stream::new(seed, &format!("survival of {path}"))
 }
 
-/// The same power failure once more.
-fn lose_as(devices: &Devices, now: Nanos, place: &Place, seed: u64, path: &Path) {
-    if !place.listed {
-        devices.power_fail(now, &mut survival(seed, path));
-        return;
-    }
-    // The scripts before say which one this is.
+/// The same power failure once more, or one that takes `loss`. `random` is what it was drawn from.
+pub(super) fn lose_as(
+    devices: &Devices,
+    now: Nanos,
+    place: &Place,
+    random: Stream,
+    loss: Option<&Arc<Loss>>,
+) -> Vec<Fate> {
+    let mut random = if place.listed { Stream::scripted(script(devices, now, place.draw)) } else { random }
+        .with_fates(loss.map(|loss| loss.0.clone()));
+    devices.power_fail(now, &mut random);
+    random.fates()
+}
+
+/// The script of the n-th state in the list of all: those before say which it is.
+fn script(devices: &Devices, now: Nanos, n: u32) -> Vec<u64> {
     let mut script = Vec::new();
-    for _ in 0..place.draw {
+    for _ in 0..n {
         let Some(copy) = devices.fork() else { break };
         let mut random = Stream::scripted(script);
         copy.power_fail(now, &mut random);
         script = random.next_script().unwrap_or_default();
     }
-    devices.power_fail(now, &mut Stream::scripted(script));
+    script
 }
 
 impl Explorer {

@@ -24,6 +24,8 @@ pub enum Bug {
     MovedName,
     /// The drive does not say that its cache is volatile.
     HiddenCache,
+    /// The drive answers every 20th fence and does nothing.
+    LostFence,
     /// None, but the drive has no second copy.
     NoCopy,
 }
@@ -88,7 +90,11 @@ impl Forgetful {
 }
 
 impl Drive for Forgetful {
-    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, traffic, counters, counters_at, check);
+
+    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        if self.forgets(Bug::LostFence, 20) { Ok(now) } else { self.inner.verify(now) }
+    }
 
     fn track_in_flight(&self, on: bool) {
         self.inner.track_in_flight(on);

@@ -29,7 +29,7 @@ use granary_device::DriveError;
 use granary_flash::{
     BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
 };
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Stream, Thing};
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa, prefetch};
 use programs::Programs;
 use rustc_hash::FxHashMap;
@@ -619,7 +619,9 @@ impl Backend {
     pub fn lose(&mut self, random: &mut Stream) {
         let waiting: Vec<Lpa> = self.waiting.iter().map(|&slot| self.slots[slot as usize].lpa).collect();
         for lpa in waiting {
-            if random.chance(0.5) {
+            // True is the page that is gone.
+            let kept = |random: &mut Stream| u64::from(!random.chance(0.5));
+            if random.fate(Thing::Page("buffered", lpa.0), 1, kept) == 0 {
                 self.drop_buffered(lpa);
             }
         }

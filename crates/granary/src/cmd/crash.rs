@@ -172,9 +172,13 @@ fn explorer(args: &CrashArgs, target: &Arc<dyn Target>, load: &Arc<dyn Load>) ->
     made.map(|explorer| explorer.deep(args.nested)).map_err(|failure| failure.to_string())
 }
 
-/// For the run of a replay: with writes that fail, with some of its calls alone.
+/// For the run of a replay: with writes that fail, with some of its calls alone, with what is lost.
 fn shortened(explorer: Explorer, replay: &Replay) -> Explorer {
     let explorer = explorer.write_errors(replay.errors);
+    let explorer = match &replay.loss {
+        Some(loss) => explorer.losing(loss),
+        None => explorer,
+    };
     match &replay.only {
         Some(calls) => explorer.only(replay.seed, calls),
         None => explorer,
@@ -348,7 +352,8 @@ fn json(tallies: &[Tally], told: &[Told]) -> serde_json::Value {
     let tally = |t: &Tally| {
         let failure = |f: &granary_crash::Failure| {
             serde_json::json!({
-                "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line(), "needed": told::json(told, f),
+                "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line(), "needed": told::needed(told, f),
+                "lost": told::lost(told, f),
             })
         };
         serde_json::json!({
