@@ -19,6 +19,8 @@ impl Spfs {
         let _at_work = self.at_work.lock();
         // So that nothing waits for the lower file system any more.
         self.purge(call)?;
+        // A recovery or the purge may have changed it, and its own check is for a file system at rest.
+        self.lower.sync(&call.as_root())?;
         let survey = Survey::read(&self.store)?;
         let mut wrong = Findings::default();
         for (_, of) in &survey.names {

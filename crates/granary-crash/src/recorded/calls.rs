@@ -17,7 +17,9 @@ impl<P: Posix> Posix for Scribe<P> {
         let place = self.place(path);
         let exists = place.as_ref().and_then(|at| at.node);
         let mut begun = None;
-        if flags.contains(OpenFlags::CREAT) && exists.is_none() {
+        // A creation that the drive failed may or may not have happened: then this call may make the file.
+        let may_be_new = exists.is_none_or(|id| self.promises.with(|m| m.node(id).ino.is_none()));
+        if flags.contains(OpenFlags::CREAT) && may_be_new {
             begun = place.as_ref().map(|at| self.promises.with(|m| m.begin_make(at, FileKind::File, b"")));
         }
         let cuts = flags.contains(OpenFlags::TRUNC) && flags.writes();

@@ -1,5 +1,6 @@
 //! [`Liar`]: a file system that breaks one promise and keeps all others.
 
+use granary_device::DriveError;
 use granary_units::Nanos;
 use granary_vfs::{
     Attributes, Call, Created, Data, DirtyPage, FileKind, FileSystem, FsError, Inode, Life, Names, NewNode,
@@ -25,6 +26,8 @@ pub enum Lie {
     Reused,
     /// Every write-back fails.
     WriteBack,
+    /// The drive fails every symbolic link.
+    Symlink,
     /// `statfs` tells of a thousand free blocks that nobody has.
     Free,
     /// `statfs` tells of a thousand free blocks too few: as where two files get the same ones.
@@ -43,6 +46,9 @@ impl Names for Liar {
     );
 
     fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        if self.lie == Lie::Symlink && new.kind == FileKind::Symlink {
+            return Err(FsError::Drive(DriveError::Failed("made to fail".into())));
+        }
         let made = self.inner.create(call, dir, name, new)?;
         Ok(Created { ino: if self.lie == Lie::Reused { dir.ino() } else { made.ino }, ..made })
     }

@@ -1,6 +1,7 @@
 //! The record is right: after any load, what the model holds is what the files hold; and a state that lacks something
 //! promised is told from one that lacks something that was not.
 
+use crate::liar::{Liar, Lie};
 use granary_crash::{Clients, Load, Promises, Recorded, Torture};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
@@ -163,4 +164,22 @@ fn a_fork_and_its_original_do_not_see_each_others_later_changes() {
         SCRIPT.iter().for_each(|&call| apply(&mut elsewhere, call));
     }
     judged(&promises, SCRIPT.len(), "the original");
+}
+
+/// A creation that the drive failed may have happened. An open of the name may make a file there all the same.
+#[test]
+fn a_name_whose_creation_the_drive_failed_may_be_made_again() {
+    let wrong = World::default().run(|| {
+        let inner = Arc::new(MemFs::new(MemFsConfig::default()));
+        let vfs = Vfs::mount(Arc::new(Liar { inner, lie: Lie::Symlink }), VfsConfig::default());
+        let promises = Promises::new();
+        let mut recorded =
+            Recorded::new(Process::new(vfs.map_err(|e| e.to_string())?, Cred::ROOT), promises.clone());
+        recorded.symlink("/else", "/a").expect_err("the drive fails");
+        let fd = recorded.open("/a", RW, 0o644).expect("makes a file");
+        recorded.close(fd).expect("closes");
+        recorded.sync().expect("syncs");
+        Ok(promises.verify(&mut recorded.into_inner()).violations)
+    });
+    assert_eq!(world_result(wrong), [] as [String; 0]);
 }

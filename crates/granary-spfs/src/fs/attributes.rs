@@ -79,8 +79,12 @@ impl Attributes for Spfs {
     }
 
     fn getxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        if name == pair::NAME || node::of(inode).is_alone() {
+        if name == pair::NAME {
             return Ok(None);
+        }
+        if node::of(inode).is_alone() {
+            // It has none itself, but the lower file system says whether it could: the vfs asks before it changes a mode.
+            return self.lower.getxattr(&call.as_root(), &self.lower.root(), name).map(|_| None);
         }
         self.lower.getxattr(&call.as_root(), &below(inode)?, name)
     }
@@ -99,7 +103,7 @@ impl Attributes for Spfs {
 
     fn listxattr(&self, call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
         if node::of(inode).is_alone() {
-            return Ok(Vec::new());
+            return self.lower.listxattr(&call.as_root(), &self.lower.root()).map(|_| Vec::new());
         }
         let mut names = self.lower.listxattr(&call.as_root(), &below(inode)?)?;
         names.retain(|name| name != pair::NAME);

@@ -10,7 +10,7 @@ use granary_sim::{Stop, World, now, sleep_until};
 use granary_spfs::{MountOptions, over};
 use granary_suite::suite::run;
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{Cred, FileKind, FsEntry, OpenFlags, Posix, Process};
+use granary_vfs::{Cred, FileKind, FsEntry, OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
 /// The file system in front of each lower one, which comes second.
@@ -235,4 +235,44 @@ fn an_unmount_that_is_cut_short_brings_no_name_back() {
             fail(stack, std::slice::from_ref(case), Then::Unmounted, 110 + n as u64);
         }
     }
+}
+
+/// Does something on each stack, newly made.
+fn on_each(what: fn(&str, &mut Process, &Arc<Vfs>)) {
+    for (front, lower) in STACKS {
+        run(move || {
+            let devices = devices();
+            front.make(&devices, &|_| Ok(toml::Table::new())).expect("mkfs");
+            let (_fs, vfs) = mount_over(&lower, &devices, &options());
+            let mut p = Process::new(vfs.clone(), Cred::ROOT);
+            what(front.name, &mut p, &vfs);
+            p.exit();
+        });
+    }
+}
+
+/// The vfs asks for an access list before it changes a mode. The answer is the same whether the file is below or not.
+#[test]
+fn a_file_alone_has_extended_attributes_where_the_lower_file_system_has_them() {
+    on_each(|stack, p, _| {
+        write(p, "/below", OpenFlags::CREAT | OpenFlags::RDWR, 1);
+        write(p, "/alone", ALONE, 2);
+        let names: [&[u8]; 2] = [b"user.a", b"system.posix_acl_access"];
+        for name in names {
+            let [below, alone] = ["/below", "/alone"].map(|path| p.getxattr(path, name));
+            assert_eq!(alone, below, "{stack}: {}", String::from_utf8_lossy(name));
+        }
+        assert_eq!(p.listxattr("/alone"), p.listxattr("/below"), "{stack}");
+    });
+}
+
+/// The lower file system may have something that is not home yet: that is no fault.
+#[test]
+fn a_check_needs_no_sync_before_it() {
+    on_each(|stack, p, vfs| {
+        write(p, "/alone", ALONE, 2);
+        // The file goes below: the lower file system has something to commit.
+        p.link("/alone", "/second").expect("linked");
+        assert_eq!(vfs.check().expect("checks"), [] as [String; 0], "{stack}");
+    });
 }
