@@ -22,6 +22,7 @@
 //! A failure is minimised where somebody asks: the fewest power failures and calls of the load that still lead to it
 //! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]).
 
+mod aim;
 mod fewer;
 mod film;
 mod kind;
@@ -31,10 +32,12 @@ mod making;
 mod media;
 mod mending;
 mod minimise;
+mod mission;
 mod place;
 mod probe;
 mod report;
 mod run;
+mod survival;
 mod tell;
 
 pub use life::panic_text;
@@ -50,8 +53,9 @@ use crate::target::Target;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use life::{Cut, Life, Machine, Mission, Outcome};
+use life::{Life, Machine};
 use minimise::Short;
+use mission::{Cut, Mission, Outcome};
 use std::ops::Range;
 use std::sync::Arc;
 

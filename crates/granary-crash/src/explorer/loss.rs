@@ -74,7 +74,9 @@ impl FromStr for Loss {
 
     fn from_str(text: &str) -> Result<Loss, String> {
         let wrong = || {
-            format!("'{text}' does not say what is lost: write lost= or kept= and things, for example lost=ssd.cached.12,nvm.line.40=1")
+            format!(
+                "'{text}' does not say what is lost: write lost= or kept= and things, for example lost=ssd.cached.12,nvm.line.40=1"
+            )
         };
         let (others_kept, things) = match (text.strip_prefix(LOST), text.strip_prefix(KEPT)) {
             (Some(things), _) => (true, things),
@@ -267,10 +269,17 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_read_back_from_its_text() {
-        for text in ["lost=none", "kept=none", "lost=ssd.cached.12", "kept=nvm.line.40.2,nvm.line.41=ff01,ssd.commits=1"] {
+        for text in [
+            "lost=none",
+            "kept=none",
+            "lost=ssd.cached.12",
+            "kept=nvm.line.40.2,nvm.line.41=ff01,ssd.commits=1",
+        ] {
             assert_eq!(text.parse::<Loss>().expect("a loss").to_string(), text);
         }
-        for wrong in ["", "lost", "lost=", "lost=a", "lost=hdd.cached.1", "lost=ssd.cached.1=g", "kept=ssd.cached.1,"] {
+        for wrong in
+            ["", "lost", "lost=", "lost=a", "lost=hdd.cached.1", "lost=ssd.cached.1=g", "kept=ssd.cached.1,"]
+        {
             assert!(wrong.parse::<Loss>().is_err(), "{wrong}");
         }
     }

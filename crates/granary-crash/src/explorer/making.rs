@@ -10,10 +10,12 @@
 //! possible to begin again.
 
 use super::film::{Film, Image, Places, Wanted};
-use super::life::{self, Life, Machine, Mission, Outcome};
+use super::life::{self, Life, Machine};
 use super::loss::Loss;
+use super::mission::{Mission, Outcome};
 use super::place::{Path, Phase, Place};
-use super::run::{Cut, lose_as, survival};
+use super::run::Cut;
+use super::survival::{lose_as, survival};
 use super::{Explorer, Failure, Report};
 use crate::faulty::Observer;
 use granary_sim::rng::Stream;

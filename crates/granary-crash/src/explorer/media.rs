@@ -12,9 +12,10 @@
 //! 4. A repair that left nothing makes a file system that mounts, and that check() is content with; an interrupted repair, done again, too.
 
 use super::film::{Film, Image, Places, Wanted};
-use super::life::{self, Life, Machine, Mission, Outcome};
 use super::kind::same;
+use super::life::{self, Life, Machine};
 use super::minimise::{Minimal, fewest_calls};
+use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
 use super::probe::Hit;
 use super::{Damages, Explorer, Failure, Report};
@@ -101,7 +102,9 @@ impl Explorer {
             None => missing("is not reached: that run has no such damage"),
         };
         let mut story = rest.promises.story();
-        story.iter_mut().for_each(|story| story.cut(format!("the file system is unmounted, then media: {}", drawn.0)));
+        story
+            .iter_mut()
+            .for_each(|story| story.cut(format!("the file system is unmounted, then media: {}", drawn.0)));
         (story, done)
     }
 
@@ -123,7 +126,9 @@ impl Explorer {
         failure: &Failure,
         over: &dyn Fn() -> bool,
     ) -> Result<Minimal, String> {
-        let (seed, At::Before(n)) = (failure.seed, failure.path.0[0].at) else { return Err("no damage".into()) };
+        let (seed, At::Before(n)) = (failure.seed, failure.path.0[0].at) else {
+            return Err("no damage".into());
+        };
         let (best, answers, of) = {
             let tape = Tape::default();
             let whole = self.at_rest(seed, Some(&tape)).map_err(|failure| failure.to_string())?;

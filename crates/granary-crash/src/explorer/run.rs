@@ -11,11 +11,14 @@
 //!
 //! Everything is a function of seed and path, so a failure is replayed by these two.
 
+use super::aim::{LATER, mount};
 use super::film::{Film, Image, Places, Wanted};
-use super::life::{Life, Machine, Mission, Outcome};
+use super::life::{Life, Machine};
 use super::loss::Loss;
 use super::minimise::Short;
+use super::mission::{Mission, Outcome};
 use super::place::{Path, Phase, Place};
+use super::survival::{Draws, lose_as, lose_power, survival};
 use super::{Explorer, Failure, Report};
 use crate::oracle::Promises;
 use crate::recorded::Tape;
@@ -53,10 +56,6 @@ const GOES_ON: u64 = 8;
 const EXERCISED: u64 = 32;
 /// One in so many is unmounted and mounted again before anybody looks.
 const SHUT_UNSEEN: u64 = 8;
-/// So many recoveries, and mounts at the end of a run, are interrupted.
-const INTERRUPTED: f64 = 0.3;
-/// Images of a load that goes on.
-const LATER: u32 = 4;
 /// Writes of content fail in one run in so many.
 const FAILING: u64 = 8;
 /// One run in so many is long: logs wrap, tails move, drives collect garbage while clients go on.
@@ -84,13 +83,6 @@ pub(super) struct Cut<'a> {
     pub(super) promises: &'a Promises,
     /// What it took, thing by thing.
     pub(super) fates: &'a [Fate],
-}
-
-/// How it is chosen what the devices are left with.
-enum Draws {
-    Random(u32),
-    /// The script of the next.
-    Listed(Option<Vec<u64>>),
 }
 
 impl Explorer {
@@ -179,7 +171,11 @@ impl Explorer {
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
         let tape = self.short.as_ref().map(Short::tape);
         let (outcome, images) = self.trunk(seed, first, 0, tape.as_ref(), &mut Report::default());
-        if path.0.is_empty() { outcome } else { self.cut_again(seed, path, &images, self.loss.as_ref(), before) }
+        if path.0.is_empty() {
+            outcome
+        } else {
+            self.cut_again(seed, path, &images, self.loss.as_ref(), before)
+        }
     }
 
     /// What comes of the power failures of `path`, of which the last takes `loss`; the first is one of `images`.
@@ -361,42 +357,6 @@ impl Explorer {
         let fails = self.errors || self.one_in(FAILING, seed, "failing run");
         fails.then(|| 4 << Stream::new(seed, "errors").below(5))
     }
-
-    /// Places all over the load.
-    fn anywhere(&self, random: &mut Stream, count: u32, rounds: u32) -> Wanted {
-        let mut wanted = Wanted::default();
-        let rounds = rounds as u64;
-        for _ in 0..count {
-            if random.chance(0.25) {
-                wanted.instants.insert(Nanos(random.below(self.extent.span.0 * rounds)));
-            } else {
-                let command = 1 + random.below(self.extent.commands * rounds);
-                wanted.commands.insert((command, random.chance(0.5)));
-            }
-        }
-        wanted
-    }
-
-    /// Where the life behind `path` is to be interrupted in its turn.
-    fn wanted_behind(&self, seed: u64, path: &Path) -> Places {
-        if path.0.len() >= self.deep as usize {
-            return Places::new();
-        }
-        let mut random = Stream::new(seed, &format!("places behind {path}"));
-        let recovery = mount(&mut random);
-        Places::from([(Phase::Recovery, recovery), (Phase::Load, self.anywhere(&mut random, LATER, 1))])
-    }
-}
-
-/// Where a mount is interrupted, if it is: one in so many.
-fn mount(random: &mut Stream) -> Wanted {
-    let mut wanted = Wanted::default();
-    if random.chance(INTERRUPTED) {
-        // A mount is short; how short is not known.
-        let magnitude = random.below(10);
-        wanted.commands.insert((1 + random.below(1 << magnitude), random.chance(0.5)));
-    }
-    wanted
 }
 
 fn jitter(random: &mut Stream) -> Nanos {
@@ -405,62 +365,4 @@ fn jitter(random: &mut Stream) -> Nanos {
 
 fn crashes(path: &Path, round: u32, images: Vec<Image>) -> Vec<Crash> {
     images.into_iter().map(|image| Crash { path: path.clone(), round, image }).collect()
-}
-
-/// Cuts the power. Says whether there are more states that the devices may be left in.
-fn lose_power(devices: &Devices, now: Nanos, draws: &mut Draws, seed: u64, path: &Path) -> bool {
-    match draws {
-        Draws::Random(n) => {
-            *n += 1;
-            let mut random = survival(seed, path);
-            let before = random.clone();
-            devices.power_fail(now, &mut random);
-            // Where nothing was left to chance, there is no second state.
-            random != before
-        }
-        Draws::Listed(script) => {
-            let mut random = Stream::scripted(script.take().unwrap_or_default());
-            devices.power_fail(now, &mut random);
-            *script = random.next_script();
-            script.is_some()
-        }
-    }
-}
-
-pub(super) fn survival(seed: u64, path: &Path) -> Stream {
-    Stream::new(seed, &format!("survival of {path}"))
-}
-
-/// The same power failure once more, or one that takes `loss`. `random` is what it was drawn from.
-pub(super) fn lose_as(
-    devices: &Devices,
-    now: Nanos,
-    place: &Place,
-    random: Stream,
-    loss: Option<&Arc<Loss>>,
-) -> Vec<Fate> {
-    let mut random = if place.listed { Stream::scripted(script(devices, now, place.draw)) } else { random }
-        .with_fates(loss.map(|loss| loss.0.clone()));
-    devices.power_fail(now, &mut random);
-    random.fates()
-}
-
-/// The script of the n-th state in the list of all: those before say which it is.
-fn script(devices: &Devices, now: Nanos, n: u32) -> Vec<u64> {
-    let mut script = Vec::new();
-    for _ in 0..n {
-        let Some(copy) = devices.fork() else { break };
-        let mut random = Stream::scripted(script);
-        copy.power_fail(now, &mut random);
-        script = random.next_script().unwrap_or_default();
-    }
-    script
-}
-
-impl Explorer {
-    /// How late drives answer in this run or point: in half of them a share of the writes is late.
-    pub(super) fn late(&self, seed: u64) -> Option<u64> {
-        let late = !self.punctual && Stream::new(seed, "late drive").chance(0.5);
-        late.then_some(seed)
-    }
 }

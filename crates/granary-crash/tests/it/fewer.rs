@@ -45,9 +45,15 @@ fn a_power_failure_in_mkfs_is_told_with_its_command_and_what_is_lost() {
     let failure = (0..20).find_map(|seed| explorer.making(seed).failures.into_iter().next());
     let failure = failure.expect("mkfs relies on FLUSH");
     let story = explorer.tell(&failure).join("\n");
-    assert!(story.contains("-- the power fails in mkfs, ") && story.contains(" on the ssd"), "{failure}\n{story}");
+    assert!(
+        story.contains("-- the power fails in mkfs, ") && story.contains(" on the ssd"),
+        "{failure}\n{story}"
+    );
     let minimal = explorer.minimise(&failure, &|| false).expect("it comes again");
-    assert!(minimal.of == 0 && minimal.calls.len() == 1 && minimal.calls[0].contains("in mkfs"), "{minimal:?}");
+    assert!(
+        minimal.of == 0 && minimal.calls.len() == 1 && minimal.calls[0].contains("in mkfs"),
+        "{minimal:?}"
+    );
     let lost = explorer.fewest_lost(&failure, &|| false).expect("something is lost");
     println!("{failure}\n{story}\n{lost}: {:#?}", lost.things);
     assert!((1..=4).contains(&lost.things.len()) && lost.of > lost.things.len(), "{lost}: {:?}", lost.things);
@@ -101,7 +107,13 @@ fn damage_of_media_comes_down_to_the_calls_that_made_what_it_hit() {
     let story = explorer.tell(&failure).join("\n");
     assert!(story.contains("-- the file system is unmounted, then media: "), "{failure}\n{story}");
     let minimal = explorer.minimise(&failure, &|| false).unwrap_or_else(|why| panic!("{why}: {failure}"));
-    println!("{failure}\n{story}\n{} of {}: {:#?}\n{}", minimal.calls.len(), minimal.of, minimal.calls, minimal.failure);
+    println!(
+        "{failure}\n{story}\n{} of {}: {:#?}\n{}",
+        minimal.calls.len(),
+        minimal.of,
+        minimal.calls,
+        minimal.failure
+    );
     assert!(minimal.of > 60 && minimal.calls.len() <= 12, "{} of {}", minimal.calls.len(), minimal.of);
     let structure = |failure: &Failure| failure.stage.rsplit_once('(').map(|(_, what)| what.to_owned());
     assert_eq!(structure(&minimal.failure), structure(&failure), "the same structure is damaged");

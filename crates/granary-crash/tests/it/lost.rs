@@ -38,7 +38,11 @@ fn a_hidden_cache_comes_down_to_few_pages_and_the_line_loses_just_these() {
     // What they hold is told.
     assert!(lost.things.iter().any(|thing| thing.contains(": ")), "{:?}", lost.things);
     let line = lost.failure.replay_command().expect("it has a place");
-    assert_eq!(typed(explorer("ext4@volatile", Bug::HiddenCache), &line), Err(lost.failure.clone()), "{line}");
+    assert_eq!(
+        typed(explorer("ext4@volatile", Bug::HiddenCache), &line),
+        Err(lost.failure.clone()),
+        "{line}"
+    );
     let nothing = format!("{}:{}:lost=none", failure.seed, failure.path);
     assert_eq!(typed(explorer("ext4@volatile", Bug::HiddenCache), &nothing), Ok(()), "nothing is lost");
 }

@@ -33,7 +33,9 @@ use granary_redo::redo::Redo;
 use granary_redo::region::Region as DramFile;
 use granary_redo::{ImageError, long, word};
 use granary_sim::rng::{Stream, Thing};
-use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId, prefetch, prefetch_at};
+use granary_units::{
+    LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId, prefetch, prefetch_at,
+};
 use rustc_hash::FxHashMap;
 use uses::Uses;
 

@@ -67,7 +67,17 @@ fn interrupted(known: &str, signal: Signal) -> (Option<i32>, String, String) {
     let program = "creat(/A/foo) fsync";
     std::fs::write(&file, format!("pmfs\t{program}\t{known}\n")).expect("writes");
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("granary"));
-    command.args(["crash", "--fs", "pmfs", "--load", program, "--points", "100000000", "--json", "--failures"]);
+    command.args([
+        "crash",
+        "--fs",
+        "pmfs",
+        "--load",
+        program,
+        "--points",
+        "100000000",
+        "--json",
+        "--failures",
+    ]);
     let mut child =
         command.arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let mut err = BufReader::new(child.stderr.take().expect("piped"));

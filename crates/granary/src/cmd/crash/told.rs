@@ -36,8 +36,8 @@ impl<'a> Told<'a> {
         let wanted = !args.no_minimise && (args.json || !story.is_empty());
         let within = |time| Deadline::within(time).or_asked(&stop.flag());
         let until = within(MINIMISING);
-        let minimal = (wanted && failure.only.is_none())
-            .then(|| explorer.minimise(failure, &|| until.is_over()));
+        let minimal =
+            (wanted && failure.only.is_none()).then(|| explorer.minimise(failure, &|| until.is_over()));
         let fewest = minimal.as_ref().and_then(|minimal| Some(&minimal.as_ref().ok()?.failure));
         let until = within(LOSING);
         let lost = (wanted && failure.loss.is_none() && !stop.is_asked())
