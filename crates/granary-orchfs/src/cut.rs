@@ -125,17 +125,28 @@ impl OrchFs {
         Ok(vec![self.grown(process, size / BLOCK, &unit, &gap, to)?])
     }
 
-    /// Punches the pages wholly within `pos..end`.
-    pub(crate) fn punch(&self, process: u32, node: &Node, pos: u64, end: u64) -> Result<Vec<Job<'_>>> {
-        let (first, last) = (pos.div_ceil(PAGE), end / PAGE);
+    /// Punches the pages wholly within a range, after these jobs.
+    pub(crate) fn punch(
+        &self,
+        process: u32,
+        node: &Node,
+        range: Range<u64>,
+        before: &[Job<'_>],
+    ) -> Result<Vec<Job<'_>>> {
+        let (first, last) = (range.start.div_ceil(PAGE), range.end / PAGE);
         if first >= last {
             return Ok(Vec::new());
         }
         let per = PAGES as u64;
-        let units: Vec<(u64, Unit)> = {
+        let mut units: Vec<(u64, Unit)> = {
             let state = node.state.read();
             state.tree.range(first / per, last.div_ceil(per)).map(|(b, u)| (b, u.clone())).collect()
         };
+        for (block, unit) in &mut units {
+            if let Some(job) = before.iter().find(|job| job.block == *block) {
+                *unit = job.after.clone();
+            }
+        }
         let within = |block: u64| {
             let from = first.saturating_sub(block * per) as usize;
             from..(last - block * per).min(per) as usize

@@ -8,6 +8,9 @@
 //! ```
 //!
 //! An unwritten block reads as zeros, so that reserving and zeroing write nothing to the SSD.
+//!
+//! The edges of a range, which share a page with other bytes, may need a new page or block. So they are zeroed here, not by the vfs
+//! after the call: numbers for edges and pages are taken before anything changes.
 
 use crate::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
@@ -18,6 +21,7 @@ use crate::unit::{Base, Unit};
 use crate::write::{Job, Segment, Source, Stamp};
 use granary_units::Payload;
 use granary_vfs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
+use std::ops::Range;
 
 /// Blocks in one group: a word of an index node is a record of 16 B at most.
 const GROUP: usize = 1024;
@@ -52,10 +56,15 @@ impl OrchFs {
                 self.execute(call.process, inode, grown, nothing, &stamp)?;
             }
         }
+        // Both lists have all their numbers before the first byte changes: `NoSpace` leaves everything as it was.
+        let edges = match how.zeroes() {
+            true => self.edges(call.process, inode, pos..end.min(old.size))?,
+            false => Vec::new(),
+        };
         let mut jobs = match how {
-            Allocate::PunchHole => self.punch(call.process, node, pos, end)?,
+            Allocate::PunchHole => self.punch(call.process, node, pos..end, &edges)?,
             _ => {
-                // Pages that are touched are touched as a whole; the bytes at the edges are the caller's affair.
+                // Pages that are touched are touched as a whole; the edges have their own jobs.
                 let (from, to) = match how {
                     Allocate::Reserve { .. } => (pos / PAGE * PAGE, end.next_multiple_of(PAGE)),
                     _ => (pos.next_multiple_of(PAGE), end / PAGE * PAGE),
@@ -67,14 +76,19 @@ impl OrchFs {
                         let from = (edge % BLOCK) as u32;
                         let part = Part { block: edge / BLOCK, from, to: from + PAGE as u32 };
                         if edge < end && !jobs.iter().any(|job: &Job<'_>| job.block == part.block) {
-                            jobs.extend(self.reserved(call.process, inode, part)?);
+                            jobs.extend(self.reserved(
+                                call.process,
+                                part,
+                                self.unit(inode, part.block, &edges),
+                            )?);
                         }
                     }
                 }
                 for part in parts(from, to.saturating_sub(from)) {
+                    let unit = self.unit(inode, part.block, &edges);
                     let job = match how.zeroes() {
-                        true => self.zeroed(call.process, inode, part)?,
-                        false => self.reserved(call.process, inode, part)?,
+                        true => self.zeroed(call.process, part, unit)?,
+                        false => self.reserved(call.process, part, unit)?,
                     };
                     if let Some(job) = job {
                         jobs.retain(|other| other.block != job.block);
@@ -85,13 +99,45 @@ impl OrchFs {
             }
         };
         jobs.sort_by_key(|job| job.block);
+        if !edges.is_empty() {
+            // Index nodes, too: held until the edges, which need none, are done.
+            let _nodes = self.numbers_for(call.process, &jobs, node)?;
+            let stamp = Stamp { attr: &|now, _| now, head: false, group };
+            self.execute(call.process, inode, edges, nothing, &stamp)?;
+        }
         let attr = |_: Attr, reached: Option<u64>| if reached.is_none() { new } else { old };
         let group = if how == Allocate::PunchHole { usize::MAX } else { group };
         self.execute(call.process, inode, jobs, nothing, &Stamp { attr: &attr, head: true, group })
     }
 
-    fn unit(&self, inode: &Inode, block: u64) -> Unit {
-        node(inode).state.read().tree.get(block).clone()
+    /// What a block is when the edges are zeroed.
+    fn unit(&self, inode: &Inode, block: u64, edges: &[Job<'_>]) -> Unit {
+        let edge = edges.iter().find(|job| job.block == block);
+        edge.map_or_else(|| node(inode).state.read().tree.get(block).clone(), |job| job.after.clone())
+    }
+
+    /// Zeroes the bytes of a range, which lies within the file, that share a page with others, where that page is data.
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing changed.
+    fn edges(&self, process: u32, inode: &Inode, range: Range<u64>) -> Result<Vec<Job<'_>>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first_end = range.start.next_multiple_of(PAGE).min(range.end);
+        let edges = [range.start..first_end, (range.end / PAGE * PAGE).max(first_end)..range.end];
+        let all: Vec<Part> = edges.into_iter().flat_map(|e| parts(e.start, e.end - e.start)).collect();
+        let mut jobs = Vec::new();
+        for of_block in all.chunk_by(|a, b| a.block == b.block) {
+            let block = of_block[0].block;
+            let unit = self.unit(inode, block, &[]);
+            let is_data = |part: &&Part| Self::is_data(&unit, (part.from / PAGE as u32) as usize);
+            let segments: Vec<Segment> = of_block.iter().filter(is_data).map(|part| zeros(*part)).collect();
+            if !segments.is_empty() {
+                jobs.push(self.prepare(process, block, &unit, &segments, inode.size())?);
+            }
+        }
+        Ok(jobs)
     }
 
     /// A hole becomes an unwritten block; where the SSD is full, zeroed NVM pages.
@@ -126,8 +172,7 @@ impl OrchFs {
     }
 
     /// Every page of a part of a block gets space; `None`: it has it.
-    fn reserved(&self, process: u32, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
-        let unit = self.unit(inode, part.block);
+    fn reserved(&self, process: u32, part: Part, unit: Unit) -> Result<Option<Job<'_>>> {
         match &unit {
             Unit::Hole => self.unwritten(process, part).map(Some),
             Unit::Append { pages, .. } => {
@@ -143,8 +188,7 @@ impl OrchFs {
     }
 
     /// A part of a block, of whole pages, becomes zeros with space under them.
-    fn zeroed(&self, process: u32, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
-        let unit = self.unit(inode, part.block);
+    fn zeroed(&self, process: u32, part: Part, unit: Unit) -> Result<Option<Job<'_>>> {
         match (&unit, unit.base()) {
             (Unit::Hole, _) => self.unwritten(process, part).map(Some),
             (_, Some(base)) if part.is_whole() => {

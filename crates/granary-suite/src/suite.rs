@@ -43,7 +43,7 @@ pub use full::{
     every_name_of_a_full_file_system_can_be_taken_away,
 };
 pub use holes::{
-    punched_and_zeroed_ranges_read_as_zeros, reserved_blocks_read_as_zeros,
+    a_refused_hole_changes_nothing, punched_and_zeroed_ranges_read_as_zeros, reserved_blocks_read_as_zeros,
     reserving_too_much_changes_nothing,
 };
 pub use largest::{the_end_of_the_largest_file, the_largest_file_is_whole_to_its_last_byte};

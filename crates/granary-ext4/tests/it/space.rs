@@ -133,6 +133,11 @@ fn reserving_too_much_changes_nothing() {
 }
 
 #[test]
+fn a_refused_hole_changes_nothing() {
+    suite::a_refused_hole_changes_nothing(&Subject::default());
+}
+
+#[test]
 fn punched_and_zeroed_ranges_read_as_zeros() {
     suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
 }

@@ -25,7 +25,12 @@ impl Life for OrchFs {
             max_links: MAX_LINKS,
             many_subdirs: false,
             direct_io: true,
-            quirks: Quirks { zero_beyond_end: true, parallel_writes: true, ..Quirks::NONE },
+            quirks: Quirks {
+                zero_beyond_end: true,
+                zeroes_edges: true,
+                parallel_writes: true,
+                ..Quirks::NONE
+            },
         }
     }
 

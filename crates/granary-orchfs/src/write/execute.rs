@@ -181,7 +181,15 @@ impl OrchFs {
     }
 
     /// Index nodes for new units, as many as the jobs may take.
-    fn numbers_for(&self, process: u32, jobs: &[Job<'_>], node: &Node) -> Result<(Taken<'_>, Vec<u64>)> {
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing taken.
+    pub(crate) fn numbers_for(
+        &self,
+        process: u32,
+        jobs: &[Job<'_>],
+        node: &Node,
+    ) -> Result<(Taken<'_>, Vec<u64>)> {
         let mut taken = Taken::new(&self.pools, process, Claim::Data);
         let state = node.state.read();
         let is_new = |job: &&Job<'_>| job.after != Unit::Hole && *state.tree.get(job.block) == Unit::Hole;

@@ -1,7 +1,7 @@
 //! Space, size and number: full file systems, large directories, large files, reservations, extended attributes.
 
 use crate::common::{Mounted, Subject};
-use granary_orchfs::{MountOptions, Partition};
+use granary_orchfs::{DataAtomicity, MountOptions, Partition};
 use granary_suite::suite::{self, create, drive, fill, on_pair, run};
 use granary_units::Bytes;
 use granary_vfs::{Allocate, Posix};
@@ -61,6 +61,16 @@ fn reserved_blocks_read_as_zeros() {
 #[test]
 fn reserving_too_much_changes_nothing() {
     on_pair(|| suite::reserving_too_much_changes_nothing(&Subject::default()));
+}
+
+#[test]
+fn a_refused_hole_changes_nothing() {
+    for data_atomicity in [DataAtomicity::None, DataAtomicity::Undo, DataAtomicity::Redo] {
+        for partition in [Partition::Orchfs, Partition::Phfs] {
+            let mount = MountOptions { data_atomicity, partition, ..MountOptions::default() };
+            on_pair(|| suite::a_refused_hole_changes_nothing(&Subject { mount, ..Subject::default() }));
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Space on request: what fallocate reserves, punches and zeroes, and where seeking says that holes are.
 
 use super::{Mounted, Subject, create, drive, fill, run};
-use granary_units::{Bytes, Dest};
+use granary_units::{Bytes, Dest, Payload};
 use granary_vfs::Allocate;
 use granary_vfs::FsError;
 use granary_vfs::Process;
@@ -136,6 +136,55 @@ pub fn punched_and_zeroed_ranges_read_as_zeros<S: Subject>(subject: &S) {
         for (at, byte) in content.iter().enumerate() {
             let expected = if zero.iter().any(|r| r.contains(&(at as u64))) { 0 } else { 0xff };
             assert_eq!(*byte, expected, "byte {at}");
+        }
+        m.check();
+    });
+}
+
+/// Takes all that is left for a file, down to its last byte.
+fn take_the_rest(p: &mut Process, fd: Fd) {
+    let mut at = p.fstat(fd).expect("stat").attr.size;
+    let mut len = 1 << 20;
+    while len > 0 {
+        match p.pwrite(fd, fill(9, len), at) {
+            Ok(n) => at += n as u64,
+            Err(FsError::NoSpace) => len /= 2,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    p.fsync(fd).expect("fsync");
+}
+
+/// On a full file system a range is punched or zeroed as a whole, its edges included, or not at all.
+pub fn a_refused_hole_changes_nothing<S: Subject>(subject: &S) {
+    const LEN: usize = 300_000;
+    let subject = subject.clone();
+    run(move || {
+        let drive = drive(Bytes::mib(48));
+        let m = Mounted::fresh(&subject, &drive);
+        let mut p = m.process();
+        let (fd, rest) = (create(&mut p, "/f"), create(&mut p, "/rest"));
+        let mut content: Vec<u8> = (0..LEN).map(|i| 1 + (i % 251) as u8).collect();
+        // Pieces of several sizes, so that they lie in all places that a file system has for them.
+        for (i, piece) in content.chunks(70_000).enumerate() {
+            let step = [70_000, 100, 5000, 4096, 33_000][i % 5];
+            for (j, part) in piece.chunks(step).enumerate() {
+                let at = (i * 70_000 + j * step) as u64;
+                p.pwrite(fd, Payload::Bytes(part), at).expect("write");
+            }
+        }
+        p.fsync(fd).expect("fsync");
+        for i in 0..60_usize {
+            take_the_rest(&mut p, rest);
+            let (pos, len) = ((i * 7919 * 37) % LEN, 1 + (i * 104_729) % 60_000);
+            let how = if i % 3 == 0 { Allocate::ZeroRange { keep_size: true } } else { Allocate::PunchHole };
+            match p.fallocate(fd, how, pos as u64, len as u64) {
+                Ok(()) => content[pos..LEN.min(pos + len)].fill(0),
+                Err(e) => assert_eq!(e, FsError::NoSpace),
+            }
+            let read = bytes(&mut p, fd, 0, LEN);
+            let wrong = (0..LEN).find(|at| read[*at] != content[*at]);
+            assert_eq!(wrong, None, "call {i}: {how:?} {pos}, {len}");
         }
         m.check();
     });
