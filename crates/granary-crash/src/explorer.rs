@@ -20,11 +20,13 @@
 //! readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of `check()` are failures
 //! like a broken promise.
 //! A failure is minimised where somebody asks: the fewest power failures and calls of the load that still lead to it
-//! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]).
+//! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]). What the devices are left with can be
+//! kept ([`Explorer::keep`]).
 
 mod aim;
 mod fewer;
 mod film;
+mod kept;
 mod kind;
 mod life;
 mod loss;
@@ -53,6 +55,7 @@ use crate::target::Target;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
+use kept::Kept;
 use life::{Life, Machine};
 use minimise::Short;
 use mission::{Cut, Mission, Outcome};
@@ -83,6 +86,8 @@ pub struct Explorer {
     short: Option<Short>,
     /// What its last power failure takes, where somebody says.
     loss: Option<Arc<Loss>>,
+    /// The devices are kept: they have no copies, and a run ends where the power fails.
+    kept: Option<Kept>,
     extent: Extent,
     /// The devices with the new file system, and when it was made; `None` where they have no second copy.
     made: Option<Devices>,
@@ -119,6 +124,7 @@ impl Explorer {
             until,
             short: None,
             loss: None,
+            kept: None,
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
             made_at: Nanos::ZERO,

@@ -3,6 +3,10 @@
 //! The devices are so small that logs are cleaned, journals wrap, caches evict and gc runs within a few milliseconds of
 //! virtual time.
 
+mod on_image;
+
+pub use on_image::OnImage;
+
 use granary_device::{Devices, Drive, Need, Role, Structure};
 use granary_flash::{ErrorConfig, Geometry};
 use granary_mssd::{DriveConfig, DriveEntry, Mode, Mssd, WriteAck};
@@ -63,6 +67,14 @@ pub trait Target: Send + Sync {
     /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
     fn cuts_are_finished(&self) -> bool {
         false
+    }
+
+    /// How an image keeps it.
+    ///
+    /// # Errors
+    /// Why no image does.
+    fn on_image(&self) -> Result<OnImage, String> {
+        Err(format!("no image keeps {}: its devices live in memory alone", self.name()))
     }
 
     /// Makes an empty file system; it must be durable on return.
@@ -212,7 +224,7 @@ impl Case {
 
 impl Case {
     /// 64 MiB over 16 dies, or 4.
-    fn small_ssd(&self) -> Arc<dyn Drive> {
+    fn ssd_config(&self) -> DriveConfig {
         let mode = if self.fs.write_log { Mode::Log } else { Mode::Cache };
         let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
         c.firmware.volatile_cache = self.on == On::Volatile;
@@ -243,9 +255,14 @@ impl Case {
         if let Some(bam) = &mut c.firmware.bam {
             (bam.entries, bam.files, bam.names) = (512, 48, 256);
         }
+        c
+    }
+
+    fn ssd(&self) -> Arc<dyn Drive> {
+        let config = self.ssd_config();
         match self.drive {
-            Some(drive) => Arc::new(drive.make(&c).expect("a valid drive")),
-            None => Arc::new(Mssd::new(&c).expect("a valid drive")),
+            Some(drive) => Arc::new(drive.make(&config).expect("a valid drive")),
+            None => Arc::new(Mssd::new(&config).expect("a valid drive")),
         }
     }
 
@@ -270,10 +287,11 @@ impl Target for Case {
     fn devices(&self, _seed: u64) -> Devices {
         let mut devices = Devices::none();
         if self.needs(Role::Ssd) {
-            devices = devices.with(Role::Ssd, self.small_ssd());
+            devices = devices.with(Role::Ssd, self.ssd());
         }
         if self.needs(Role::Nvm) {
-            devices = devices.with(Role::Nvm, small_dimm(self.on));
+            devices =
+                devices.with(Role::Nvm, Arc::new(Dimm::new(&dimm_config(self.on)).expect("a valid DIMM")));
         }
         devices
     }
@@ -317,6 +335,10 @@ impl Target for Case {
         self.case.cuts_are_finished
     }
 
+    fn on_image(&self) -> Result<OnImage, String> {
+        self.kept()
+    }
+
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
         self.fs.make(devices, &|fs| table(self.case_of(fs).mkfs))
     }
@@ -341,10 +363,10 @@ impl Target for Case {
 }
 
 /// 64 MiB of Optane, with processor caches so small that lines are evicted at any time.
-fn small_dimm(on: On) -> Arc<dyn Drive> {
+fn dimm_config(on: On) -> DimmConfig {
     let domain = if on == On::Eadr { Domain::Eadr } else { Domain::Adr };
     let config = DimmConfig { caches: Bytes::kib(16), domain, ..DimmConfig::optane_dcpmm() };
-    Arc::new(Dimm::new(&config.with_capacity(Bytes::mib(64))).expect("a valid DIMM"))
+    config.with_capacity(Bytes::mib(64))
 }
 
 /// A page cache of 2 MiB that writes back what is 2 ms old.

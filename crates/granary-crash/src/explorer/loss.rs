@@ -41,6 +41,12 @@ impl Loss {
         text.starts_with(LOST) || text.starts_with(KEPT)
     }
 
+    /// Just what a power failure took.
+    pub(super) fn exactly(fates: &[Fate]) -> Loss {
+        let by_name = fates.iter().map(|fate| (fate.name.clone(), Some(fate.value))).collect();
+        Loss(Forced { others_kept: true, by_name })
+    }
+
     /// These alone are lost (`others_kept`), or these alone are kept.
     fn of(others_kept: bool, fates: &[&Fate]) -> Loss {
         // A fate that is the opposite of the others' needs no number.

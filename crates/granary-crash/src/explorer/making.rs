@@ -76,7 +76,9 @@ impl Explorer {
 
     /// Makes the file system once; the images of that, and what went wrong although the power stayed on.
     pub(super) fn images_of_making(&self, seed: u64, wanted: Wanted) -> (Vec<Image>, Result<(), Failure>) {
-        let machine = Machine::new(&*self.target, seed);
+        let new = || self.target.devices(seed);
+        let devices = self.kept_devices().unwrap_or_else(new);
+        let machine = Machine::of(devices, Machine::promises(&*self.target), Nanos::ZERO);
         machine.devices.track_in_flight(true);
         if self.tells {
             machine.faults.note_writes();
@@ -91,6 +93,9 @@ impl Explorer {
             Nanos(1),
             Stream::new(seed, "making"),
         );
+        if self.kept.is_some() {
+            film.ends_with_the_first();
+        }
         machine.faults.observe(Some(Arc::clone(&film) as Arc<dyn Observer>));
         let (devices, fs, faults) =
             (machine.devices.clone(), Arc::clone(&self.target), Arc::clone(&machine.faults));
@@ -114,13 +119,17 @@ impl Explorer {
         before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
         let path = Path::default().then(place);
-        let Some(devices) = image.devices.fork() else { return Ok(()) };
+        let Some(devices) = self.second(&image.devices) else { return Ok(()) };
+        let loss = self.loss_of(0, 1, loss);
         let fates = lose_as(&devices, image.now, &place, survival(seed, &path), loss);
         let mut promises = Machine::promises(&*self.target);
         if self.tells {
             promises = promises.with_story();
         }
         before(&Cut { image, promises: &promises, fates: &fates });
+        if self.kept.is_some() {
+            return Ok(());
+        }
         let mut machine = Machine::of(devices, promises, image.now);
         let fail = |what: &str, evidence| {
             let failure = self.failure(seed, format!("{what} behind a power failure in mkfs"), evidence);

@@ -22,7 +22,6 @@ use super::survival::{Draws, lose_as, lose_power, survival};
 use super::{Explorer, Failure, Report};
 use crate::oracle::Promises;
 use crate::recorded::Tape;
-use granary_device::Devices;
 use granary_sim::rng::{Fate, Stream};
 use granary_units::Nanos;
 use std::sync::Arc;
@@ -214,8 +213,8 @@ impl Explorer {
             done = done.then(*place);
             let image = images.iter().find(|image| (image.phase, image.at) == (place.phase, place.at));
             let image = image.ok_or_else(|| missing(&done))?;
-            let devices = image.devices.fork().ok_or_else(|| missing(&done))?;
-            let loss = loss.filter(|_| i + 1 == path.0.len());
+            let devices = self.second(&image.devices).ok_or_else(|| missing(&done))?;
+            let loss = self.loss_of(i, path.0.len(), loss);
             let fates = lose_as(&devices, image.now, place, survival(seed, &done), loss);
             round += u32::from(image.ran);
             let machine = Machine::of(devices, image.promises.fork(), image.now);
@@ -223,6 +222,9 @@ impl Explorer {
                 machine.faults.note_writes();
             }
             before(&Cut { image, promises: &machine.promises, fates: &fates });
+            if self.kept.is_some() && i + 1 == path.0.len() {
+                break;
+            }
             let next = path.0.get(i + 1).map(|next| (next.phase, Wanted::one(next.at)));
             let wanted = next.into_iter().collect();
             let lived = self.branch(seed, &done, machine, round, wanted, &mut Report::default());
@@ -241,7 +243,7 @@ impl Explorer {
         tape: Option<&Tape>,
         report: &mut Report,
     ) -> (Result<(), Failure>, Vec<Image>) {
-        let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
+        let Some(raw) = self.devices_of_run() else {
             return (Err(self.no_copy(seed)), Vec::new());
         };
         let errors = self.errors(seed);
@@ -324,6 +326,9 @@ impl Explorer {
         (film, tape): (&Arc<Film>, Option<&Tape>),
         report: &mut Report,
     ) -> (Vec<Image>, Outcome) {
+        if self.kept.is_some() {
+            film.ends_with_the_first();
+        }
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
         let (film_of_life, tape) = (Some(Arc::clone(film)), tape.cloned());
         let until = self.until.clone();

@@ -47,7 +47,9 @@ pub(super) fn lose_as(
     random: Stream,
     loss: Option<&Arc<Loss>>,
 ) -> Vec<Fate> {
-    let mut random = if place.listed { Stream::scripted(script(devices, now, place.draw)) } else { random }
+    // Where it is named what is lost, nothing is drawn; and devices that are kept have no copies for a list.
+    let listed = place.listed && loss.is_none();
+    let mut random = if listed { Stream::scripted(script(devices, now, place.draw)) } else { random }
         .with_fates(loss.map(|loss| loss.0.clone()));
     devices.power_fail(now, &mut random);
     random.fates()

@@ -11,6 +11,7 @@ mod fewer;
 mod fsync;
 mod generated;
 mod journal;
+mod kept;
 mod liar;
 mod loads;
 mod lost;

@@ -38,18 +38,24 @@ pub struct Planted {
     pub told: Arc<AtomicU64>,
 }
 
-impl Target for Planted {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn devices(&self, seed: u64) -> Devices {
-        let devices = self.inner.devices(seed);
+impl Planted {
+    /// Devices with the bug.
+    pub fn around(&self, devices: Devices) -> Devices {
         match self.bug {
             Bug::In(_) => devices,
             bug => devices.map(|_, inner| {
                 Arc::new(Forgetful { inner, bug, count: AtomicU64::new(0), told: self.told.clone() })
             }),
         }
+    }
+}
+
+impl Target for Planted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn devices(&self, seed: u64) -> Devices {
+        self.around(self.inner.devices(seed))
     }
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
         self.inner.mkfs(devices)

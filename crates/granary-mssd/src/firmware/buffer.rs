@@ -134,6 +134,19 @@ impl Backend {
         Ok(Backend { fleeting, ..Backend::over(ftl, size, usize::MAX) })
     }
 
+    /// On an image: pages wait here for their planes, as in memory, so that all comes at the same instants. What waits is on the image
+    /// once the power has failed ([`Backend::land_all`]), and not before.
+    pub fn hold_back(&mut self, planes: u32) {
+        self.ahead = planes as usize * AHEAD;
+    }
+
+    /// The power has failed: what an image does not have yet goes there; the drive's battery would keep it.
+    pub fn land_all(&mut self, now: Nanos) {
+        if self.is_on_image() && self.ahead < usize::MAX {
+            self.drain(now);
+        }
+    }
+
     fn over(ftl: Ftl<Store>, size: Bytes, ahead: usize) -> Backend {
         Backend {
             cores: Cores::new(1),

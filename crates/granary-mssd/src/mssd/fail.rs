@@ -117,6 +117,7 @@ impl State {
             }
             self.backend.owe(false);
         }
+        self.backend.land_all(now);
         self.powered = false;
     }
 

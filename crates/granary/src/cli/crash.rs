@@ -135,8 +135,10 @@ pub struct CrashArgs {
     /// `torture`, `programs`, or a short program
     #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures", "no_minimise"])]
     pub kernel: Option<String>,
-    /// With --kernel: an image of each state that is complained about is kept in this directory, as the power failure left it
-    #[arg(long, value_name = "DIR")]
+    /// Keep the devices of the first failure that is found, or of the one that is replayed, as the power failure left them: in a new
+    /// image at this path, for `granary fsck`, `mount`, `ls`. With --kernel: a directory for an image of each state that is complained
+    /// about
+    #[arg(long, value_name = "PATH")]
     pub keep_image: Option<PathBuf>,
     /// With --kernel, for tests: the drive lies about FLUSH
     #[arg(long, value_enum, hide = true)]

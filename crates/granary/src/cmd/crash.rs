@@ -3,6 +3,7 @@
 //! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage, 128 + signal
 //! where SIGINT or SIGTERM ended it before anything was found.
 
+mod keep;
 mod kernel;
 mod told;
 
@@ -32,10 +33,8 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     if let Some(kernel) = &args.kernel {
         return kernel::run(args, kernel);
     }
-    if args.keep_image.is_some() || args.lie.is_some() {
-        return Err(Failure::usage(
-            "--keep-image keeps images of the kernel's file systems: it goes with --kernel",
-        ));
+    if args.lie.is_some() {
+        return Err(Failure::usage("--lie is for the kernel's file systems: it goes with --kernel"));
     }
     if args.list {
         outln!("file systems:\n  {}", all_names().join("\n  "));
@@ -44,6 +43,9 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     }
     let targets = targets(&args.fs)?;
     let loads = loads(&args.load)?;
+    if let Some(path) = &args.keep_image {
+        keep::is_possible(path, &targets)?;
+    }
     if let Some(replay) = &args.replay {
         let replay: Replay = replay.parse().map_err(Failure::usage)?;
         if replay.path.0.is_empty() {
@@ -109,6 +111,9 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         // The report first: minimising takes a while.
         print(&tallies);
         told::print(&tell());
+    }
+    if let Some(path) = &args.keep_image {
+        keep::first(args, &targets, &loads, failures(), path);
     }
     match stop.signal() {
         None => Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }),
@@ -192,24 +197,25 @@ fn again(
     replay: &Replay,
     stop: &Stop,
 ) -> Result<ExitCode, Failure> {
-    let made = explorer(args, target, load).map_err(|text| (text, Vec::new()));
-    let done = made.and_then(|explorer| {
-        let mut explorer = shortened(explorer, replay);
-        explorer
-            .replay(replay.seed, &replay.path)
-            .map_err(|failure| (failure.to_string(), Told::of(args, &mut explorer, &failure, stop).lines()))
-    });
-    match done {
-        Ok(()) => {
-            outln!("nothing is wrong there");
-            Ok(ExitCode::SUCCESS)
-        }
-        Err((text, story)) => {
-            outln!("{text}");
-            story.iter().for_each(|line| outln!("  {line}"));
-            Ok(ExitCode::from(1))
-        }
+    let failed = |text: &str, story: &[String]| {
+        outln!("{text}");
+        story.iter().for_each(|line| outln!("  {line}"));
+        Ok(ExitCode::from(1))
+    };
+    let mut explorer = match explorer(args, target, load) {
+        Ok(explorer) => shortened(explorer, replay),
+        Err(text) => return failed(&text, &[]),
+    };
+    let Err(failure) = explorer.replay(replay.seed, &replay.path) else {
+        outln!("nothing is wrong there");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let story = Told::of(args, &mut explorer, &failure, stop).lines();
+    let code = failed(&failure.to_string(), &story);
+    if let Some(path) = &args.keep_image {
+        keep::keep(&mut explorer, &**target, &failure, path)?;
     }
+    code
 }
 
 /// The lines of a file of failures: file system, load, run and place.
