@@ -213,7 +213,8 @@ fn again(
     let story = Told::of(args, &mut explorer, &failure, stop).lines();
     let code = failed(&failure.to_string(), &story);
     if let Some(path) = &args.keep_image {
-        keep::keep(&mut explorer, &**target, &failure, path)?;
+        let kept = keep::keep(&mut explorer, &**target, &failure, path);
+        kept.unwrap_or_else(|e| say!("granary: {e}"));
     }
     code
 }

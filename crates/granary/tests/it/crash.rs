@@ -105,3 +105,20 @@ fn a_signal_ends_it_with_what_was_found_so_far() {
         assert!(err.contains("stopped by SIG"), "{err}");
     }
 }
+
+#[test]
+fn an_image_is_kept_of_a_failure_alone_and_over_nothing_that_is_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("image").display().to_string();
+    let args = ["--fs", "pmfs", "--load", "creat(/A/foo) fsync", "--keep-image", &image];
+    let with = |more: &[&'static str], code| crash(&[&args[..], more].concat(), code);
+    // There is no such place, so that no power failure led to it; it is a failure all the same.
+    let (_, err) = with(&["--replay", "0:l999999-.0"], 1);
+    assert!(err.contains("is not kept: no power failure led to it"), "{err}");
+    let (_, err) = with(&["--points", "10"], 0);
+    assert!(!err.contains("kept"), "{err}");
+    assert!(!dir.path().join("image").exists());
+    std::fs::write(dir.path().join("image"), "mine").expect("a file");
+    let (_, err) = with(&["--points", "10"], 2);
+    assert!(err.contains("exists already: choose another path"), "{err}");
+}
