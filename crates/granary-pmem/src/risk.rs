@@ -168,8 +168,8 @@ impl Exposed {
         // From which version on the line can be read, and the words that have come so far.
         let heals = self.versions.iter().position(|v| v.whole);
         let mut healed = 0u8;
-        for w in 0..WORDS {
-            let version = match taken[w] {
+        for (w, taken) in taken.into_iter().enumerate() {
+            let version = match taken {
                 0 => None,
                 u8::MAX => self.touching(w).next_back(),
                 n => self.touching(w).nth(usize::from(n) - 1),
