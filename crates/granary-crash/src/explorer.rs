@@ -280,7 +280,7 @@ impl Explorer {
             path: Path::default(),
             fs,
             load,
-            steps: Box::default(),
+            steps: Arc::default(),
             stage: stage.into(),
             evidence: evidence.into(),
             only: self.short.as_ref().map(|short| Arc::clone(&short.calls)),

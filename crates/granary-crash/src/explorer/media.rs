@@ -56,8 +56,11 @@ struct Sight {
     of_content: u64,
 }
 
+/// A damage, and whether the damaged file system is worked with.
+type Drawn = (Damage, bool);
+
 /// The `n`-th damage of a run, and whether the damaged file system is worked with.
-fn draw(seed: u64, rest: &AtRest, n: u64) -> Option<(Damage, bool)> {
+fn draw(seed: u64, rest: &AtRest, n: u64) -> Option<Drawn> {
     let mut random = Stream::new(seed, &format!("damage {n}"));
     let damage = Damage::draw(&mut random, &rest.written)?;
     Some((damage, random.below(WORKED_WITH) == 0))
@@ -110,7 +113,7 @@ impl Explorer {
 
     /// The devices of a run at rest, and its `n`-th damage. Where calls are left out the damage is that of the whole run, in the page
     /// that holds the same there.
-    fn sick(&self, seed: u64, n: u64) -> Result<Option<(AtRest, (Damage, bool))>, Failure> {
+    fn sick(&self, seed: u64, n: u64) -> Result<Option<(AtRest, Drawn)>, Failure> {
         let tape = Tape::default();
         let whole = self.at_rest(seed, Some(&tape))?;
         let Some((damage, works)) = draw(seed, &whole, n) else { return Ok(None) };
@@ -190,7 +193,7 @@ impl Explorer {
     }
 
     /// The same, for a damage that was drawn. `works`: the damaged file system is worked with.
-    fn damaged_by(&self, seed: u64, rest: &AtRest, n: u64, (damage, works): (Damage, bool)) -> Report {
+    fn damaged_by(&self, seed: u64, rest: &AtRest, n: u64, (damage, works): Drawn) -> Report {
         let mut report = Report::default();
         let (Some(before), Some(devices)) = (&self.made, rest.devices.fork()) else {
             report.failures.push(self.no_copy(seed));

@@ -101,7 +101,7 @@ pub struct Failure {
     /// The load's name.
     pub load: Box<str>,
     /// Rare steps that were under way when the power failed last.
-    pub steps: Box<[&'static str]>,
+    pub steps: Arc<Vec<&'static str>>,
     /// In which life and what it was doing.
     pub stage: Box<str>,
     /// One sentence for each violation.
