@@ -9,12 +9,15 @@
 //! With a number of points the same campaign looks at the same points, whatever the number of workers. With a time it depends on
 //! the machine how far it gets.
 
+use crate::deadline::{Deadline, on_the_wall};
 use crate::explorer::{Effort, Explorer, Failure, Report};
 use crate::load::Load;
 use crate::target::Target;
 use parking_lot::Mutex;
+use std::cell::OnceCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// How much is looked at.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct Campaign {
     pub jobs: usize,
     /// Nothing new begins after the first failure.
     pub stop: bool,
+    /// Once it is set, all ends after the points at hand: what was found so far is told.
+    pub interrupted: Arc<AtomicBool>,
 }
 
 /// The outcome of one load on one file system.
@@ -54,21 +59,6 @@ pub struct Tally {
     pub spent: Duration,
 }
 
-/// How long people wait has nothing to do with virtual time.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the budget of a campaign is time of this machine; no point depends on it"
-)]
-fn on_the_wall() -> Instant {
-    Instant::now()
-}
-
-/// Says whether so much time is over, on the clock of the wall, from now on.
-pub fn within(time: Duration) -> impl Fn() -> bool {
-    let end = on_the_wall() + time;
-    move || on_the_wall() >= end
-}
-
 /// The images of one run are looked at for so long at most where there is a time for all.
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -76,10 +66,22 @@ const LONGEST: Duration = Duration::from_secs(1);
 const DAMAGING: u64 = 4;
 
 /// When all ends, and how long the images of one run are looked at.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Clock {
-    end: Instant,
-    slice: Duration,
+    end: Deadline,
+    /// `None`: there is no time for all.
+    slice: Option<Duration>,
+}
+
+impl Clock {
+    /// Says whether a run is to end. Its slice begins when that is first asked: behind its load, which may be long.
+    fn over(&self) -> impl Fn() -> bool {
+        let (clock, end) = (self.clone(), OnceCell::new());
+        move || {
+            let slice = || clock.slice.map_or_else(|| clock.end.clone(), |slice| clock.end.sooner(slice));
+            clock.end.is_over() || end.get_or_init(slice).is_over()
+        }
+    }
 }
 
 struct Pair {
@@ -111,18 +113,17 @@ impl Campaign {
             fitting.enumerate().map(move |(n, load)| self.pair(target, load, n == 0))
         });
         let pairs: Mutex<Vec<Pair>> = Mutex::new(pairs.collect());
-        let clock = self.time.map(|time| {
-            let count = pairs.lock().len().max(1) as u32;
-            let slice = LONGEST.min(time.saturating_mul(self.jobs.max(1) as u32) / count);
-            Clock { end: on_the_wall() + time, slice }
-        });
+        let count = pairs.lock().len().max(1) as u32;
+        let slice = |time: Duration| LONGEST.min(time.saturating_mul(self.jobs.max(1) as u32) / count);
+        let end = self.time.map_or_else(Deadline::default, Deadline::within).or_asked(&self.interrupted);
+        let clock = Clock { end, slice: self.time.map(slice) };
         let share = self.points.map(|points| points.div_ceil(loads.len().max(1) as u64));
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
-                    while clock.is_none_or(|clock| on_the_wall() < clock.end) {
+                    while !clock.end.is_over() {
                         let Some(n) = self.pick(&mut pairs.lock(), share) else { return };
-                        self.work(&pairs, n, clock, progress);
+                        self.work(&pairs, n, &clock, progress);
                     }
                 });
             }
@@ -162,7 +163,7 @@ impl Campaign {
         &self,
         pairs: &Mutex<Vec<Pair>>,
         n: usize,
-        clock: Option<Clock>,
+        clock: &Clock,
         progress: &(dyn Fn(u64, usize) + Sync),
     ) {
         let (target, load, explorer, makes, seed) = {
@@ -179,24 +180,27 @@ impl Campaign {
         let began = on_the_wall();
         let makes = makes && explorer.is_none();
         let explorer = explorer.map_or_else(
-            || Explorer::new(target, load).map(|e| Arc::new(e.deep(self.nested).write_errors(self.errors))),
+            || {
+                let made = Explorer::new_until(target, load, clock.end.clone());
+                made.map(|e| Arc::new(e.deep(self.nested).write_errors(self.errors)))
+            },
             Ok,
         );
+        let ran = !clock.end.is_over();
         let (explorer, report) = match explorer {
+            // What the time did not suffice for is no run.
+            Ok(explorer) if !ran => (Some(explorer), Report::default()),
             Ok(explorer) => {
                 // Every pair is to be looked at within the time; a run may give more images than there is time for.
-                let slice = || clock.map(|clock| clock.end.min(on_the_wall() + clock.slice));
-                let until = |end: Option<Instant>| move || end.is_some_and(|end| on_the_wall() >= end);
-                let over = until(slice());
                 let mut report = match self.media {
-                    true => explorer.media_until(seed, &over),
-                    false => explorer.run_until(seed, &self.effort, &over),
+                    true => explorer.media_until(seed, &clock.over()),
+                    false => explorer.run_until(seed, &self.effort, &clock.over()),
                 };
                 if !self.media && explorer.one_in(DAMAGING, seed, "damaging run") {
-                    report.add(explorer.media_until(seed, &until(slice())));
+                    report.add(explorer.media_until(seed, &clock.over()));
                 }
                 if makes {
-                    report.add(explorer.making(seed));
+                    report.add(explorer.making_until(seed, &|| clock.end.is_over()));
                 }
                 (Some(explorer), report)
             }
@@ -209,7 +213,7 @@ impl Campaign {
         pair.explorer = explorer;
         pair.busy = false;
         pair.tally.report.add(report);
-        pair.tally.runs += 1;
+        pair.tally.runs += u64::from(ran || pair.broken);
         pair.tally.spent += began.elapsed();
         let points = pairs.iter().map(|pair| pair.tally.report.points).sum();
         let failures = pairs.iter().map(|pair| pair.tally.report.failures.len()).sum();

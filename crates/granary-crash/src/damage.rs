@@ -151,6 +151,15 @@ impl Damage {
         Some(Damage { kind, page, hit, what, hit_what, draw: random.next_u64() })
     }
 
+    /// The same damage where these pages were written: to the same page, or to the nearest that holds the same structure.
+    pub(crate) fn moved(&self, written: &BTreeMap<DevicePage, Structure>) -> Option<Damage> {
+        let near = |(role, lpa): DevicePage, what: Structure| {
+            let alike = written.iter().filter(|((of, _), holds)| *of == role && **holds == what);
+            alike.map(|(page, _)| *page).min_by_key(|(_, page)| page.abs_diff(lpa))
+        };
+        Some(Damage { page: near(self.page, self.what)?, hit: near(self.hit, self.hit_what)?, ..*self })
+    }
+
     /// Whether a checksum shows it. Old and misplaced pages have right ones, and a page may be torn between two parts that have one each.
     pub(crate) fn breaks_checksums(&self) -> bool {
         matches!(self.kind, Kind::FlippedBit | Kind::Unreadable)

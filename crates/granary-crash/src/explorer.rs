@@ -19,35 +19,46 @@
 //! Invariants: everything is a function of the seed. Every point ends with a clean life, so what survived is not only
 //! readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of `check()` are failures
 //! like a broken promise.
-//! A failure of a run is minimised where somebody asks ([`Explorer::minimise`]): the fewest calls of the load that still lead to it. It
-//! does *not* look for fewer power failures, nor minimise what a mkfs or damaged media lead to.
+//! A failure is minimised where somebody asks: the fewest power failures and calls of the load that still lead to it
+//! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]). What the devices are left with can be
+//! kept ([`Explorer::keep`]).
 
+mod aim;
+mod fewer;
 mod film;
+mod kept;
 mod kind;
 mod life;
+mod loss;
 mod making;
 mod media;
 mod mending;
 mod minimise;
+mod mission;
 mod place;
 mod probe;
 mod report;
 mod run;
+mod survival;
 mod tell;
 
 pub use life::panic_text;
+pub use loss::{Loss, Lost};
 pub use minimise::Minimal;
 pub use place::{At, Path, Phase, Place};
 pub use report::{Coverage, Damages, Failure, Report};
 pub use run::Effort;
 
+use crate::deadline::Deadline;
 use crate::load::Load;
 use crate::target::Target;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use life::{Cut, Life, Machine, Mission, Outcome};
+use kept::Kept;
+use life::{Life, Machine};
 use minimise::Short;
+use mission::{Cut, Mission, Outcome};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,8 +80,14 @@ pub struct Explorer {
     errors: bool,
     /// Clients keep a story of their calls.
     tells: bool,
+    /// When the calls of a load end.
+    until: Deadline,
     /// The run that is done again has only some of its calls.
     short: Option<Short>,
+    /// What its last power failure takes, where somebody says.
+    loss: Option<Arc<Loss>>,
+    /// The devices are kept: they have no copies, and a run ends where the power fails.
+    kept: Option<Kept>,
     extent: Extent,
     /// The devices with the new file system, and when it was made; `None` where they have no second copy.
     made: Option<Devices>,
@@ -85,6 +102,18 @@ impl Explorer {
     /// # Errors
     /// Where already that goes wrong; the seed told is 0.
     pub fn new(target: Arc<dyn Target>, load: Arc<dyn Load>) -> Result<Explorer, Failure> {
+        Explorer::new_until(target, load, Deadline::default())
+    }
+
+    /// The same, until a deadline: the calls of each load end there. What comes behind it is no exploration.
+    ///
+    /// # Errors
+    /// See [`Explorer::new`].
+    pub(crate) fn new_until(
+        target: Arc<dyn Target>,
+        load: Arc<dyn Load>,
+        until: Deadline,
+    ) -> Result<Explorer, Failure> {
         let mut explorer = Explorer {
             target,
             load,
@@ -92,7 +121,10 @@ impl Explorer {
             punctual: false,
             errors: false,
             tells: false,
+            until,
             short: None,
+            loss: None,
+            kept: None,
             extent: Extent { span: Nanos(1), commands: 1 },
             made: None,
             made_at: Nanos::ZERO,
@@ -111,7 +143,8 @@ impl Explorer {
                 explorer.extent = Extent { span, commands };
                 Ok(explorer)
             }
-            Outcome::PowerFailed { .. } => unreachable!("nobody cut the power"),
+            // The deadline came in the load.
+            Outcome::PowerFailed { .. } => Ok(explorer),
             Outcome::Wrong { stage, evidence } => Err(explorer.failure(0, stage, evidence)),
         }
     }
@@ -234,6 +267,7 @@ impl Explorer {
             mission,
             film: None,
             tape: None,
+            until: self.until.clone(),
         };
         life.live(machine)
     }
@@ -246,10 +280,11 @@ impl Explorer {
             path: Path::default(),
             fs,
             load,
-            steps: Box::default(),
+            steps: Arc::default(),
             stage: stage.into(),
             evidence: evidence.into(),
             only: self.short.as_ref().map(|short| Arc::clone(&short.calls)),
+            loss: self.loss.clone(),
         }
     }
 }

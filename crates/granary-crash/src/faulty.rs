@@ -15,12 +15,15 @@
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
+mod given;
+
+pub(crate) use given::Given;
+
 use granary_device::{Chain, Command, Devices, Drive, DriveError, DriveInfo, Role, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -31,28 +34,6 @@ pub enum Trip {
     Before(u64),
     /// After the drive got it, before the host knows.
     After(u64),
-}
-
-/// A command, as far as it is told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
-    pub(crate) name: &'static str,
-    pub(crate) role: Role,
-    /// First page and number of pages, where it has such.
-    pub(crate) pages: Option<(u64, u64)>,
-    pub(crate) what: Option<Structure>,
-    /// Once it is answered, all that came before is durable.
-    pub(crate) fences: bool,
-}
-
-impl fmt::Display for Given {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on the {}", self.name, self.role)?;
-        if let Some((first, count)) = self.pages {
-            write!(f, ", {count} page{} from {first} on", if count == 1 { "" } else { "s" })?;
-        }
-        self.what.map_or(Ok(()), |what| write!(f, " ({})", what.name()))
-    }
 }
 
 /// Is told of every command, in the task that gives it. It must not wait.
@@ -140,6 +121,11 @@ impl Faults {
     /// Notes from now on which pages are written.
     pub(crate) fn note_writes(&self) {
         self.state.lock().written = Some(BTreeMap::new());
+    }
+
+    /// The pages noted so far; none, where nobody wants to know.
+    pub(crate) fn noted(&self) -> BTreeMap<DevicePage, Structure> {
+        self.state.lock().written.clone().unwrap_or_default()
     }
 
     /// The pages noted.

@@ -15,6 +15,7 @@
 
 mod campaign;
 mod damage;
+mod deadline;
 mod explorer;
 mod faulty;
 mod load;
@@ -22,10 +23,12 @@ mod oracle;
 mod recorded;
 pub mod target;
 
-pub use campaign::{Campaign, Tally, within};
+pub use campaign::{Campaign, Tally};
 pub use damage::{read_page, write_page};
+pub use deadline::Deadline;
 pub use explorer::{
-    At, Coverage, Damages, Effort, Explorer, Failure, Minimal, Path, Phase, Place, Report, panic_text,
+    At, Coverage, Damages, Effort, Explorer, Failure, Loss, Lost, Minimal, Path, Phase, Place, Report,
+    panic_text,
 };
 pub use faulty::{Faults, Trip};
 pub use load::{

@@ -44,6 +44,7 @@ pub use sparse::Sparse;
 pub use torture::Torture;
 pub use unnamed::Unnamed;
 
+use crate::deadline::Deadline;
 use crate::oracle::Promises;
 use crate::recorded::{Recorded, Tape};
 use granary_device::{Devices, Role};
@@ -59,12 +60,13 @@ pub struct Clients {
     promises: Promises,
     room: u64,
     tape: Option<Tape>,
+    until: Deadline,
 }
 
 impl Clients {
     /// Clients of `vfs`, recorded in `promises`.
     pub fn new(vfs: Arc<Vfs>, promises: Promises) -> Clients {
-        Clients { vfs, promises, room: 0, tape: None }
+        Clients { vfs, promises, room: 0, tape: None, until: Deadline::default() }
     }
 
     /// On these devices, whose SSD the file system may grow to.
@@ -78,6 +80,11 @@ impl Clients {
         Clients { tape, ..self }
     }
 
+    /// Where this has come, their next call ends the life, as a power failure would.
+    pub(crate) fn until(self, until: &Deadline) -> Clients {
+        Clients { until: until.clone(), ..self }
+    }
+
     /// Pages of the SSD, 0 where there is none, or nobody said.
     pub fn room(&self) -> u64 {
         self.room
@@ -88,6 +95,7 @@ impl Clients {
         Recorded::new(Process::new(Arc::clone(&self.vfs), Cred::ROOT), self.promises.clone())
             .with_unique_fills()
             .on_tape(self.tape.as_ref())
+            .until(&self.until)
     }
 
     /// The file system that they run on.

@@ -3,6 +3,11 @@
 //! The devices are so small that logs are cleaned, journals wrap, caches evict and gc runs within a few milliseconds of
 //! virtual time.
 
+mod host;
+mod on_image;
+
+pub use on_image::OnImage;
+
 use granary_device::{Devices, Drive, Need, Role, Structure};
 use granary_flash::{ErrorConfig, Geometry};
 use granary_mssd::{DriveConfig, DriveEntry, Mode, Mssd, WriteAck};
@@ -11,6 +16,7 @@ use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::entry::{CrashCase, Layer, Mount};
 use granary_vfs::{FileSystem, FsEntry, FsError, Repaired, VfsConfig};
+use host::{small_vfs, some_costs};
 use std::sync::Arc;
 
 /// A file system under test, with its devices. Make everything small, so that logs are cleaned, journals wrap, caches
@@ -63,6 +69,14 @@ pub trait Target: Send + Sync {
     /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
     fn cuts_are_finished(&self) -> bool {
         false
+    }
+
+    /// How an image keeps it.
+    ///
+    /// # Errors
+    /// Why no image does.
+    fn on_image(&self) -> Result<OnImage, String> {
+        Err(format!("no image keeps {}: its devices live in memory alone", self.name()))
     }
 
     /// Makes an empty file system; it must be durable on return.
@@ -212,7 +226,7 @@ impl Case {
 
 impl Case {
     /// 64 MiB over 16 dies, or 4.
-    fn small_ssd(&self) -> Arc<dyn Drive> {
+    fn ssd_config(&self) -> DriveConfig {
         let mode = if self.fs.write_log { Mode::Log } else { Mode::Cache };
         let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
         c.firmware.volatile_cache = self.on == On::Volatile;
@@ -243,9 +257,14 @@ impl Case {
         if let Some(bam) = &mut c.firmware.bam {
             (bam.entries, bam.files, bam.names) = (512, 48, 256);
         }
+        c
+    }
+
+    fn ssd(&self) -> Arc<dyn Drive> {
+        let config = self.ssd_config();
         match self.drive {
-            Some(drive) => Arc::new(drive.make(&c).expect("a valid drive")),
-            None => Arc::new(Mssd::new(&c).expect("a valid drive")),
+            Some(drive) => Arc::new(drive.make(&config).expect("a valid drive")),
+            None => Arc::new(Mssd::new(&config).expect("a valid drive")),
         }
     }
 
@@ -270,10 +289,11 @@ impl Target for Case {
     fn devices(&self, _seed: u64) -> Devices {
         let mut devices = Devices::none();
         if self.needs(Role::Ssd) {
-            devices = devices.with(Role::Ssd, self.small_ssd());
+            devices = devices.with(Role::Ssd, self.ssd());
         }
         if self.needs(Role::Nvm) {
-            devices = devices.with(Role::Nvm, small_dimm(self.on));
+            devices =
+                devices.with(Role::Nvm, Arc::new(Dimm::new(&dimm_config(self.on)).expect("a valid DIMM")));
         }
         devices
     }
@@ -317,6 +337,10 @@ impl Target for Case {
         self.case.cuts_are_finished
     }
 
+    fn on_image(&self) -> Result<OnImage, String> {
+        self.kept()
+    }
+
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
         self.fs.make(devices, &|fs| table(self.case_of(fs).mkfs))
     }
@@ -341,50 +365,8 @@ impl Target for Case {
 }
 
 /// 64 MiB of Optane, with processor caches so small that lines are evicted at any time.
-fn small_dimm(on: On) -> Arc<dyn Drive> {
+fn dimm_config(on: On) -> DimmConfig {
     let domain = if on == On::Eadr { Domain::Eadr } else { Domain::Adr };
     let config = DimmConfig { caches: Bytes::kib(16), domain, ..DimmConfig::optane_dcpmm() };
-    Arc::new(Dimm::new(&config.with_capacity(Bytes::mib(64))).expect("a valid DIMM"))
-}
-
-/// A page cache of 2 MiB that writes back what is 2 ms old.
-fn small_vfs() -> VfsConfig {
-    VfsConfig {
-        page_cache: Bytes::mib(2),
-        dirty_expire: Nanos::from_millis(2),
-        writeback_interval: Nanos::from_millis(1),
-        flushers: 2,
-        dentries: 256,
-        // So few that inodes leave memory and come back all the time.
-        inodes: 4,
-        tick: Nanos(1),
-        ..VfsConfig::default()
-    }
-}
-
-/// The order of magnitude of testbeds/bytefs-emulator.toml; only that time passes matters here.
-fn some_costs() -> HostCosts {
-    HostCosts {
-        syscall: Nanos(90),
-        path_component: Nanos(100),
-        inode_op: Nanos(360),
-        namespace_op: Nanos(900),
-        page: Nanos(300),
-        copy_bandwidth: Bytes(8_000_000_000),
-        journal_handle: Nanos(110),
-        journal_block: Nanos(30),
-        dentry_find: Nanos(160),
-        dentry_insert: Nanos(250),
-        inode_update: Nanos(120),
-        inode_read: Nanos(960),
-        extent_alloc: Nanos(510),
-        delayed_page: Nanos(350),
-        log_entry: Nanos(410),
-        bio_submit: Nanos(720),
-        dma_map: Nanos(520),
-        nvme_submit: Nanos(370),
-        request_complete: Nanos(810),
-        context_switch: Nanos(950),
-        ..HostCosts::ZERO
-    }
+    config.with_capacity(Bytes::mib(64))
 }

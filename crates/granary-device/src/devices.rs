@@ -123,7 +123,10 @@ impl Devices {
 
     /// Cuts the power of all at one instant. What each keeps is drawn from `random` in the order of the roles.
     pub fn power_fail(&self, now: Nanos, random: &mut Stream) {
-        self.drives().for_each(|(_, drive)| drive.power_fail(now, random));
+        self.drives().for_each(|(role, drive)| {
+            random.fates_of(role.name());
+            drive.power_fail(now, random);
+        });
     }
 
     /// Powers all up; returns when the last answers.

@@ -56,7 +56,7 @@ impl Image {
     /// # Errors
     /// As there.
     pub fn open_on(host: Arc<dyn Host>, options: OpenOptions) -> Result<(Image, Devices), ImageError> {
-        let OpenOptions { durability, read_only, inline_checkpoints, wal_half, riders: most_riders } =
+        let OpenOptions { durability, read_only, inline_checkpoints, wal_half, riders: most_riders, paced } =
             options;
         host.survey(!read_only)?;
         // What is no image is not locked.
@@ -149,6 +149,7 @@ impl Image {
         let (mut devices, mut unfinished) = (Devices::none(), None);
         let ssd = match kept {
             Some(kept) => {
+                let kept = if paced { kept.paced() } else { kept };
                 let (drive, rest) = kept.start(&journal)?;
                 unfinished = rest;
                 Some(Arc::new(drive))

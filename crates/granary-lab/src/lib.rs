@@ -11,6 +11,7 @@
 mod error;
 pub mod experiment;
 pub mod image;
+pub mod kept;
 pub mod phase;
 pub mod record;
 pub mod report;

@@ -16,7 +16,7 @@
 
 use crate::firmware::bam::FileBlock;
 use granary_device::RemapRange;
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Stream, Thing};
 use granary_units::{Lpa, Nanos, Page, TxId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -63,6 +63,18 @@ pub enum Seen {
 }
 
 impl Effect {
+    /// What a power failure may take with it.
+    fn thing(&self) -> Thing {
+        match self {
+            Effect::Write(lpa, _) | Effect::FsWrite { lpa, .. } => Thing::Page("write", lpa.0),
+            Effect::Trim(lpa) => Thing::Page("trim", lpa.0),
+            Effect::Remap { dst, .. } => Thing::Page("remap", dst.0),
+            Effect::Keep(ranges) => Thing::Page("name", ranges.first().map_or(0, |range| range.dst.0)),
+            Effect::BamReset => Thing::Other("reset"),
+            Effect::Commit(_) => Thing::Other("commit"),
+        }
+    }
+
     fn concerns(&self, page: Lpa) -> bool {
         match self {
             Effect::Write(lpa, _) | Effect::Trim(lpa) | Effect::FsWrite { lpa, .. } => *lpa == page,
@@ -251,7 +263,8 @@ impl InFlight {
     /// Power fails: takes everything out; returns what lands.
     pub fn torn(&mut self, random: &mut Stream) -> Vec<Effect> {
         let commits = self.effects.iter().filter(|(_, e)| matches!(e, Effect::Commit(_))).count() as u64;
-        let mut prefix = random.below(commits + 1);
+        let mut prefix =
+            random.fate(Thing::Other("commits"), commits, |random| random.below(commits + 1)).min(commits);
         let mut landed = Vec::new();
         (self.on_page, self.of_ranges) = Default::default();
         for (_, effect) in self.effects.drain(..) {
@@ -261,7 +274,7 @@ impl InFlight {
                     prefix = prefix.saturating_sub(1);
                     first
                 }
-                _ => random.chance(0.5),
+                _ => random.survives(effect.thing()),
             };
             if lands {
                 landed.push(effect);

@@ -16,7 +16,7 @@
 //! Source: docs/FAULT_MODEL.md; Intel 64 and IA-32 Architectures Software Developer's Manual, 8 bytes are
 //! written at once.
 
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Stream, Thing};
 use granary_units::LINE_SIZE;
 use std::collections::BTreeMap;
 
@@ -71,12 +71,13 @@ pub fn words_of(mask: u64) -> u8 {
 }
 
 /// Which words of a line arrive: none, all, or each on its own.
-pub fn draw_words(random: &mut Stream) -> u8 {
-    match random.below(3) {
+pub fn draw_words(line: u64, random: &mut Stream) -> u8 {
+    let draw = |random: &mut Stream| match random.below(3) {
         0 => 0,
         1 => u8::MAX,
         _ => random.next_u64() as u8,
-    }
+    };
+    random.fate(Thing::Line("held", line), u64::from(u8::MAX), |random| u64::from(draw(random))) as u8
 }
 
 /// Takes the words whose bit is set over from another line.
@@ -138,23 +139,42 @@ impl Risk {
 }
 
 impl Exposed {
-    fn fail(self, line: u64, random: &mut Stream) -> Left {
+    /// Versions that changed a word.
+    fn touching(&self, w: usize) -> impl DoubleEndedIterator<Item = (usize, &Version)> {
+        self.versions.iter().enumerate().filter(move |(_, v)| v.words >> w & 1 == 1)
+    }
+
+    /// Of each word the number of the version that it has; 0 is the base. No byte holds more than the last of 255 versions.
+    fn draw(&self, random: &mut Stream) -> [u8; WORDS] {
         let draw = random.below(3);
+        std::array::from_fn(|w| {
+            let count = self.touching(w).count() as u64;
+            let taken = match draw {
+                0 => 0,
+                1 => count,
+                _ => random.below(count + 1),
+            };
+            u8::try_from(taken).unwrap_or(u8::MAX)
+        })
+    }
+
+    fn fail(self, line: u64, random: &mut Stream) -> Left {
+        let newest: [u8; WORDS] =
+            std::array::from_fn(|w| u8::try_from(self.touching(w).count()).unwrap_or(u8::MAX));
+        let whole = u64::from_le_bytes(newest);
+        let draw = |random: &mut Stream| u64::from_le_bytes(self.draw(random));
+        let taken = random.fate(Thing::Line("line", line), whole, draw).to_le_bytes();
         let mut content = self.base;
         // From which version on the line can be read, and the words that have come so far.
         let heals = self.versions.iter().position(|v| v.whole);
         let mut healed = 0u8;
-        for w in 0..WORDS {
-            let mut touching = self.versions.iter().enumerate().filter(|(_, v)| v.words >> w & 1 == 1);
-            let taken = match draw {
+        for (w, taken) in taken.into_iter().enumerate() {
+            let version = match taken {
                 0 => None,
-                1 => touching.next_back(),
-                _ => {
-                    let n = random.below(touching.clone().count() as u64 + 1);
-                    n.checked_sub(1).and_then(|n| touching.nth(n as usize))
-                }
+                u8::MAX => self.touching(w).next_back(),
+                n => self.touching(w).nth(usize::from(n) - 1),
             };
-            if let Some((i, version)) = taken {
+            if let Some((i, version)) = version {
                 take_words(1 << w, &version.content, &mut content);
                 healed |= u8::from(heals.is_some_and(|first| i >= first)) << w;
             }

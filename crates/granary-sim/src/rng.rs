@@ -4,6 +4,10 @@
 //! the root seed and its name only, so that adding a component never changes what another one draws. All samplers use
 //! integer arithmetic or `libm`, so that they give the same bits on every machine.
 
+mod fates;
+
+pub use fates::{Fate, Forced, Thing};
+
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -13,6 +17,8 @@ pub struct Stream {
     random: Xoshiro256PlusPlus,
     /// What [`Stream::below`] and [`Stream::chance`] say instead.
     choices: Option<Box<Choices>>,
+    /// What power failures take is written down.
+    fates: Option<Box<fates::Fates>>,
 }
 
 /// Choices by a script, for whoever goes through all of them: see [`Stream::scripted`].
@@ -38,7 +44,7 @@ impl Stream {
         let hash =
             name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
         let random = Xoshiro256PlusPlus::seed_from_u64(root.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash);
-        Stream { random, choices: None }
+        Stream { random, choices: None, fates: None }
     }
 
     /// A stream that chooses by a script: the n-th [`Stream::below`] or [`Stream::chance`] (0 or 1) gives its n-th number, and 0

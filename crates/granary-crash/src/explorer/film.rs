@@ -13,11 +13,11 @@
 use super::place::{At, Phase};
 use crate::faulty::{DevicePage, Faults, Given, Observer};
 use crate::oracle::Promises;
-use granary_device::Devices;
+use granary_device::{Devices, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{Watcher, now, sleep_until};
 use granary_units::Nanos;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub(super) struct Image {
     pub(super) given: Option<Given>,
     /// Pages that could not be read then.
     pub(super) unreadable: BTreeSet<DevicePage>,
+    /// What pages held that had been written, where somebody wants to know.
+    pub(super) written: BTreeMap<DevicePage, Structure>,
 }
 
 /// The places of one phase that are wanted.
@@ -101,6 +103,8 @@ struct Reel {
     images: Vec<Image>,
     random: Stream,
     over: bool,
+    /// The power fails with the first image: there is no copy of the devices.
+    ends: bool,
 }
 
 /// See the module.
@@ -154,6 +158,7 @@ impl Film {
             images: Vec::new(),
             random,
             over: false,
+            ends: false,
         };
         Arc::new(Film { span, devices, promises, reel: Mutex::new(reel) })
     }
@@ -182,6 +187,7 @@ impl Film {
                 let mut reel = film.reel.lock();
                 if reel.phase == phase && !reel.over {
                     film.take(&mut reel, At::Instant(after));
+                    end(reel);
                 }
             }
             sleep_until(began + span);
@@ -198,6 +204,12 @@ impl Film {
         self.reel.lock().over = true;
     }
 
+    /// Of devices that have no copies: the power fails at the first place that is wanted, and the image is of the devices themselves.
+    pub(super) fn ends_with_the_first(&self) {
+        let mut reel = self.reel.lock();
+        (reel.ends, reel.for_firsts, reel.for_new, reel.for_steps) = (true, false, 0, 0);
+    }
+
     /// The images, and which steps were seen.
     pub(super) fn develop(&self) -> (Vec<Image>, Seen) {
         let mut reel = self.reel.lock();
@@ -207,7 +219,8 @@ impl Film {
 
     fn take(&self, reel: &mut Reel, at: At) {
         // Devices without a second copy are refused before the run.
-        let Some(devices) = self.devices.fork() else { return };
+        let devices = if reel.ends { Some(self.devices.clone()) } else { self.devices.fork() };
+        let Some(devices) = devices else { return };
         let steps: Vec<&'static str> = reel.open.iter().chain(&reel.within).copied().collect();
         for step in &steps {
             reel.seen.entry(step).or_default().1 += 1;
@@ -223,7 +236,17 @@ impl Film {
             steps,
             given: reel.given,
             unreadable: reel.faults.as_ref().map(|faults| faults.unreadable()).unwrap_or_default(),
+            written: reel.faults.as_ref().map(|faults| faults.noted()).unwrap_or_default(),
         });
+    }
+}
+
+/// The power fails behind an image, where that is the last.
+fn end(mut reel: MutexGuard<'_, Reel>) {
+    if reel.ends {
+        reel.over = true;
+        drop(reel);
+        granary_sim::power_fail()
     }
 }
 
@@ -247,6 +270,7 @@ impl Observer for Film {
         if reel.wanted.all || reel.wanted.commands.contains(&(n, after)) || by_step {
             let at = if after { At::After(n) } else { At::Before(n) };
             self.take(&mut reel, at);
+            end(reel);
         }
     }
 }

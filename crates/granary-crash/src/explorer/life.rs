@@ -8,9 +8,11 @@
 //! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where it was.
 
 use super::film::Film;
+use super::mission::{Cut, Mission, Outcome};
 use super::place::Phase;
 use super::report::Coverage;
-use crate::faulty::{Faults, Observer, Trip, WriteErrors};
+use crate::deadline::Deadline;
+use crate::faulty::{Faults, Observer, WriteErrors};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
 use crate::recorded::Tape;
@@ -62,84 +64,6 @@ impl Machine {
     }
 }
 
-/// When the power fails, counted from the beginning of a phase.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Cut {
-    Instant(Nanos),
-    Command(Trip),
-}
-
-impl Cut {
-    pub(super) fn command(n: u64, after: bool) -> Cut {
-        Cut::Command(if after { Trip::After(n) } else { Trip::Before(n) })
-    }
-}
-
-/// What is to happen in a life.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mission {
-    /// The first round of the load.
-    pub(super) round: u32,
-    /// Rounds of the load, one after the other.
-    pub(super) rounds: u32,
-    /// The power was off before.
-    pub(super) powered_off: bool,
-    /// Between recovery and the first look the file system is unmounted properly: what recovery left to do must not be lost.
-    pub(super) shut_unseen: bool,
-    /// The life ends where the recovered file system has been verified.
-    pub(super) brief: bool,
-    /// At the end the file system is filled, emptied, and compared with what it says of its space.
-    pub(super) exercised: bool,
-    /// Nothing is synced before the unmount.
-    pub(super) unsynced: bool,
-    /// One in so many block writes of content fails in the load; the power fails when that is done, as there is no clean end. Those of
-    /// metadata do not fail: a file system whose journal fails may stop.
-    pub(super) errors: Option<u64>,
-    pub(super) in_recovery: Option<Cut>,
-    pub(super) in_load: Option<Cut>,
-    pub(super) jitter: Nanos,
-    pub(super) seed: u64,
-}
-
-impl Mission {
-    /// No failure.
-    pub(super) fn calm(round: u32, powered_off: bool) -> Mission {
-        let (shut_unseen, jitter) = (false, Nanos::ZERO);
-        let (brief, exercised, unsynced) = (false, false, false);
-        Mission {
-            round,
-            rounds: 1,
-            powered_off,
-            shut_unseen,
-            brief,
-            exercised,
-            unsynced,
-            errors: None,
-            in_recovery: None,
-            in_load: None,
-            jitter,
-            seed: 0,
-        }
-    }
-}
-
-pub(super) enum Outcome {
-    /// A clean end. `load_end`: instant and commands when the load was done.
-    Finished {
-        seen: Coverage,
-        load_end: (Nanos, u64),
-    },
-    /// `ran`: the load had begun.
-    PowerFailed {
-        seen: Coverage,
-        ran: bool,
-    },
-    Wrong {
-        stage: String,
-        evidence: Vec<String>,
-    },
-}
-
 /// How long a life waits, idle, for a power failure that the load did not reach: some periods of the daemons.
 const IDLE: Nanos = Nanos::from_millis(20);
 
@@ -165,6 +89,8 @@ pub(super) struct Life {
     pub(super) film: Option<Arc<Film>>,
     /// Calls of the load are recorded on it, or left out.
     pub(super) tape: Option<Tape>,
+    /// Where this has come, the next call of the load ends the life as a power failure would.
+    pub(super) until: Deadline,
 }
 
 /// What the tasks of a life tell the outside.
@@ -347,7 +273,7 @@ impl Life {
         enter(Stage::Load);
         self.tape.iter().for_each(|tape| tape.counts(faults));
         let clients = Clients::new(Arc::clone(&vfs), promises.clone());
-        let clients = clients.with_room(devices).on_tape(self.tape.clone());
+        let clients = clients.with_room(devices).on_tape(self.tape.clone()).until(&self.until);
         if let Some(one_in) = self.mission.errors {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));

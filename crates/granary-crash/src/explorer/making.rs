@@ -10,8 +10,12 @@
 //! possible to begin again.
 
 use super::film::{Film, Image, Places, Wanted};
-use super::life::{self, Life, Machine, Mission, Outcome};
+use super::life::{self, Life, Machine};
+use super::loss::Loss;
+use super::mission::{Mission, Outcome};
 use super::place::{Path, Phase, Place};
+use super::run::Cut;
+use super::survival::{lose_as, survival};
 use super::{Explorer, Failure, Report};
 use crate::faulty::Observer;
 use granary_sim::rng::Stream;
@@ -26,24 +30,36 @@ const DRAWS: u32 = 2;
 impl Explorer {
     /// Cuts the power while the file system is made, at up to 24 places that are drawn from the seed.
     pub fn making(&self, seed: u64) -> Report {
+        self.making_until(seed, &|| false)
+    }
+
+    /// The same, until `over` says that there is no time left.
+    pub fn making_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
         let mut report = Report::default();
         let (images, made) = self.images_of_making(seed, self.places_of_making(seed));
         report.failures.extend(made.err());
         for image in images {
-            for draw in 0..DRAWS {
+            for draw in (0..DRAWS).take_while(|_| !over()) {
                 report.points += 1;
                 report.coverage.failures += 1;
-                report.failures.extend(self.made_again(seed, &image, draw).err());
+                let place = Place { phase: image.phase, at: image.at, draw, listed: false };
+                report.failures.extend(self.made_again(seed, &image, place, None, &mut |_| ()).err());
             }
         }
         report
     }
 
     /// Does once more what failed at `place`.
-    pub(super) fn making_again(&self, seed: u64, place: Place) -> Result<(), Failure> {
-        let (images, _) = self.images_of_making(seed, Wanted::one(place.at));
-        match images.first() {
-            Some(image) => self.made_again(seed, image, place.draw),
+    pub(super) fn making_again(
+        &self,
+        seed: u64,
+        place: Place,
+        images: &[Image],
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
+    ) -> Result<(), Failure> {
+        match images.iter().find(|image| image.at == place.at) {
+            Some(image) => self.made_again(seed, image, place, loss, before),
             None => Err(self.failure(seed, "replay".into(), vec![format!("'{place}' is not reached")])),
         }
     }
@@ -59,9 +75,14 @@ impl Explorer {
     }
 
     /// Makes the file system once; the images of that, and what went wrong although the power stayed on.
-    fn images_of_making(&self, seed: u64, wanted: Wanted) -> (Vec<Image>, Result<(), Failure>) {
-        let machine = Machine::new(&*self.target, seed);
+    pub(super) fn images_of_making(&self, seed: u64, wanted: Wanted) -> (Vec<Image>, Result<(), Failure>) {
+        let new = || self.target.devices(seed);
+        let devices = self.kept_devices().unwrap_or_else(new);
+        let machine = Machine::of(devices, Machine::promises(&*self.target), Nanos::ZERO);
         machine.devices.track_in_flight(true);
+        if self.tells {
+            machine.faults.note_writes();
+        }
         machine.devices.answer_late(self.late(seed));
         let (raw, promises) = (machine.raw.clone(), machine.promises.clone());
         let film = Film::new(
@@ -72,6 +93,9 @@ impl Explorer {
             Nanos(1),
             Stream::new(seed, "making"),
         );
+        if self.kept.is_some() {
+            film.ends_with_the_first();
+        }
         machine.faults.observe(Some(Arc::clone(&film) as Arc<dyn Observer>));
         let (devices, fs, faults) =
             (machine.devices.clone(), Arc::clone(&self.target), Arc::clone(&machine.faults));
@@ -86,11 +110,27 @@ impl Explorer {
         (film.develop().0, made.map_err(|evidence| self.failure(seed, "mkfs".into(), evidence)))
     }
 
-    fn made_again(&self, seed: u64, image: &Image, draw: u32) -> Result<(), Failure> {
-        let path = Path::default().then(Place { phase: image.phase, at: image.at, draw, listed: false });
-        let Some(devices) = image.devices.fork() else { return Ok(()) };
-        devices.power_fail(image.now, &mut Stream::new(seed, &format!("survival of {path}")));
-        let mut machine = Machine::of(devices, Machine::promises(&*self.target), image.now);
+    fn made_again(
+        &self,
+        seed: u64,
+        image: &Image,
+        place: Place,
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
+    ) -> Result<(), Failure> {
+        let path = Path::default().then(place);
+        let Some(devices) = self.second(&image.devices) else { return Ok(()) };
+        let loss = self.loss_of(0, 1, loss);
+        let fates = lose_as(&devices, image.now, &place, survival(seed, &path), loss);
+        let mut promises = Machine::promises(&*self.target);
+        if self.tells {
+            promises = promises.with_story();
+        }
+        before(&Cut { image, promises: &promises, fates: &fates });
+        if self.kept.is_some() {
+            return Ok(());
+        }
+        let mut machine = Machine::of(devices, promises, image.now);
         let fail = |what: &str, evidence| {
             let failure = self.failure(seed, format!("{what} behind a power failure in mkfs"), evidence);
             Err(Failure { path: path.clone(), ..failure })
@@ -110,6 +150,7 @@ impl Explorer {
             mission: Mission::calm(0, false),
             film: None,
             tape: None,
+            until: self.until.clone(),
         };
         match life.live(machine).1 {
             Outcome::Wrong { stage, evidence } => fail(&stage, evidence),

@@ -12,14 +12,20 @@
 //! 4. A repair that left nothing makes a file system that mounts, and that check() is content with; an interrupted repair, done again, too.
 
 use super::film::{Film, Image, Places, Wanted};
-use super::life::{self, Life, Machine, Mission, Outcome};
+use super::kind::same;
+use super::life::{self, Life, Machine};
+use super::minimise::{Minimal, fewest_calls};
+use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
+use super::probe::Hit;
 use super::{Damages, Explorer, Failure, Report};
 use crate::damage::{Damage, Media};
 use crate::faulty::DevicePage;
 use crate::load::Clients;
-use crate::oracle::Promises;
+use crate::oracle::{Promises, Story};
+use crate::recorded::{Begun, Calls, Tape};
 use granary_device::{Devices, Structure};
+use granary_sim::Stop;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
 use granary_vfs::{Call, Caller, Cred, Process, Vfs};
@@ -50,6 +56,16 @@ struct Sight {
     of_content: u64,
 }
 
+/// A damage, and whether the damaged file system is worked with.
+type Drawn = (Damage, bool);
+
+/// The `n`-th damage of a run, and whether the damaged file system is worked with.
+fn draw(seed: u64, rest: &AtRest, n: u64) -> Option<Drawn> {
+    let mut random = Stream::new(seed, &format!("damage {n}"));
+    let damage = Damage::draw(&mut random, &rest.written)?;
+    Some((damage, random.below(WORKED_WITH) == 0))
+}
+
 impl Explorer {
     /// Runs the load, unmounts, and looks at up to 24 damages, each in a copy.
     pub fn media(&self, seed: u64) -> Report {
@@ -59,7 +75,7 @@ impl Explorer {
     /// The same, until `over` says that there is no time left.
     pub fn media_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
         let mut report = Report::default();
-        match self.at_rest(seed) {
+        match self.at_rest(seed, None) {
             Ok(rest) => {
                 (0..DAMAGES).take_while(|_| !over()).for_each(|n| report.add(self.damaged(seed, &rest, n)))
             }
@@ -68,29 +84,84 @@ impl Explorer {
         report
     }
 
-    /// Does once more what failed at `path` of run `seed`: a damage, or a power failure in its repair.
-    pub(super) fn damaged_again(&self, seed: u64, path: &Path) -> Result<(), Failure> {
-        let At::Before(n) = path.0[0].at else {
-            let what = format!("'{path}' is no damage: d0- is one");
-            return Err(self.failure(seed, "replay".into(), vec![what]));
+    /// Does once more what failed at `path` of run `seed`: a damage, or a power failure in its repair. The story, where one is kept,
+    /// ends with the damage.
+    pub(super) fn damaged_again(&self, seed: u64, path: &Path) -> (Option<Story>, Result<(), Failure>) {
+        let missing = |what: &str| Err(self.failure(seed, "replay".into(), vec![format!("'{path}' {what}")]));
+        let At::Before(n) = path.0[0].at else { return (None, missing("is no damage: d0- is one")) };
+        let sick = match self.sick(seed, n) {
+            Ok(sick) if n < DAMAGES => sick,
+            Ok(_) => None,
+            Err(failure) => return (None, Err(failure)),
         };
-        let report = self.damaged(seed, &self.at_rest(seed)?, n);
-        let reached = report.points > 0 && n < DAMAGES && path.0.len() == 1;
-        match report.failures.into_iter().find(|failure| failure.path == *path) {
+        let Some((rest, drawn)) = sick else {
+            return (None, missing("is not reached: that run has no such damage"));
+        };
+        let report = self.damaged_by(seed, &rest, n, drawn);
+        let reached = report.points > 0 && path.0.len() == 1;
+        let done = match report.failures.into_iter().find(|failure| failure.path == *path) {
             Some(failure) => Err(failure),
             None if reached => Ok(()),
-            None => {
-                let what = format!("'{path}' is not reached: that run has no such damage");
-                Err(self.failure(seed, "replay".into(), vec![what]))
-            }
-        }
+            None => missing("is not reached: that run has no such damage"),
+        };
+        let mut story = rest.promises.story();
+        story
+            .iter_mut()
+            .for_each(|story| story.cut(format!("the file system is unmounted, then media: {}", drawn.0)));
+        (story, done)
     }
 
-    fn at_rest(&self, seed: u64) -> Result<AtRest, Failure> {
+    /// The devices of a run at rest, and its `n`-th damage. Where calls are left out the damage is that of the whole run, in the page
+    /// that holds the same there.
+    fn sick(&self, seed: u64, n: u64) -> Result<Option<(AtRest, Drawn)>, Failure> {
+        let tape = Tape::default();
+        let whole = self.at_rest(seed, Some(&tape))?;
+        let Some((damage, works)) = draw(seed, &whole, n) else { return Ok(None) };
+        let Some(short) = &self.short else { return Ok(Some((whole, (damage, works)))) };
+        let tape = Tape::playing(&Arc::new(tape.take()), Calls::clone(&short.calls));
+        let rest = self.at_rest(seed, Some(&tape))?;
+        Ok(damage.moved(&rest.written).map(|damage| (rest, (damage, works))))
+    }
+
+    /// The fewest calls of the load that still lead to a failure of the same kind, with the same damage to the same structure.
+    pub(super) fn minimise_damage(
+        &mut self,
+        failure: &Failure,
+        over: &dyn Fn() -> bool,
+    ) -> Result<Minimal, String> {
+        let (seed, At::Before(n)) = (failure.seed, failure.path.0[0].at) else {
+            return Err("no damage".into());
+        };
+        let (best, answers, of) = {
+            let tape = Tape::default();
+            let whole = self.at_rest(seed, Some(&tape)).map_err(|failure| failure.to_string())?;
+            let (damage, works) = draw(seed, &whole, n).ok_or("it does not come again")?;
+            let (begun, answers) = (tape.begun(), Arc::new(tape.take()));
+            let stage = |failure: &Failure| failure.stage.split(", ").next().map(str::to_owned);
+            let fails = |kept: &[Begun], _: &dyn Fn() -> bool| {
+                let calls: Calls = kept.iter().map(|begun| begun.call).collect();
+                let tape = Tape::playing(&answers, calls);
+                let rest = self.at_rest(seed, Some(&tape)).ok()?;
+                let report = self.damaged_by(seed, &rest, n, (damage.moved(&rest.written)?, works));
+                let alike = |other: &Failure| stage(failure) == stage(other) && same(failure, other);
+                let found = report.failures.into_iter().find(alike)?;
+                Some(Hit { failure: found, begun: tape.begun() })
+            };
+            let best = fewest_calls(&begun, &fails, over)?;
+            (best, answers, begun.len())
+        };
+        self.minimal(failure, best, answers, of)
+    }
+
+    fn at_rest(&self, seed: u64, tape: Option<&Tape>) -> Result<AtRest, Failure> {
         let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
             return Err(self.no_copy(seed));
         };
-        let machine = Machine::of(raw, Machine::promises(&*self.target), self.made_at);
+        let mut promises = Machine::promises(&*self.target);
+        if self.tells {
+            promises = promises.with_story();
+        }
+        let machine = Machine::of(raw, promises, self.made_at);
         machine.faults.note_writes();
         let mut random = Stream::new(seed, "media");
         let at = At::Instant(Nanos(1 + random.below(self.extent.span.0)));
@@ -103,7 +174,8 @@ impl Explorer {
             root_seed: seed,
             mission: Mission::calm(0, false),
             film: Some(Arc::clone(&film)),
-            tape: None,
+            tape: tape.cloned(),
+            until: self.until.clone(),
         };
         let (machine, outcome) = life.live(machine);
         if let Outcome::Wrong { stage, evidence } = outcome {
@@ -117,13 +189,16 @@ impl Explorer {
 
     /// Looks at one damage; no point, where nothing is changed by it.
     fn damaged(&self, seed: u64, rest: &AtRest, n: u64) -> Report {
+        draw(seed, rest, n).map_or_else(Report::default, |drawn| self.damaged_by(seed, rest, n, drawn))
+    }
+
+    /// The same, for a damage that was drawn. `works`: the damaged file system is worked with.
+    fn damaged_by(&self, seed: u64, rest: &AtRest, n: u64, (damage, works): Drawn) -> Report {
         let mut report = Report::default();
-        let mut random = Stream::new(seed, &format!("damage {n}"));
         let (Some(before), Some(devices)) = (&self.made, rest.devices.fork()) else {
             report.failures.push(self.no_copy(seed));
             return report;
         };
-        let Some(damage) = Damage::draw(&mut random, &rest.written) else { return report };
         let mut machine = Machine::of(devices, rest.promises.fork(), rest.now);
         let (raw, between) = (machine.raw.clone(), &rest.between);
         let media = Media { devices: &raw, faults: &machine.faults, before, between, now: rest.now };
@@ -144,7 +219,6 @@ impl Explorer {
         report.points += 1;
         let unreadable = machine.faults.unreadable();
         let copy = raw.fork().map(|devices| Machine::damaged(devices, unreadable, &machine));
-        let works = random.below(WORKED_WITH) == 0;
         match self.look_at_damage(&machine, seed, works) {
             Ok(sight) => {
                 let judged = self.judge(&damage, sight, &mut report.coverage.damages);
@@ -191,6 +265,7 @@ impl Explorer {
         let (devices, promises) = (machine.devices.clone(), machine.promises.fork());
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
         let mission = Mission { seed, ..Mission::calm(1, true) };
+        let until = self.until.clone();
         let silence = || Sight { told: true, violations: Vec::new(), of_content: 0 };
         let (seen, _) = life::in_world(machine, &self.target, &mission, None, move || {
             let Ok(fs) = target.mount(&devices) else { return silence() };
@@ -204,7 +279,7 @@ impl Explorer {
             let sight = Sight { told, violations: verdict.violations.clone(), of_content };
             if works {
                 promises.go_on_from(verdict);
-                let clients = Clients::new(Arc::clone(&vfs), promises).with_room(&devices);
+                let clients = Clients::new(Arc::clone(&vfs), promises).with_room(&devices).until(&until);
                 // Errors are no fault here, nor is what it finds wrong.
                 let _ = load.run(&clients, 1, &mut Stream::new(seed, load.name()));
                 let _ = vfs.sync(&Caller::KERNEL);
@@ -218,7 +293,11 @@ impl Explorer {
             }
             sight
         });
-        life::settled(seen, Ok)
+        match seen {
+            // The deadline came in the load: no more can be said.
+            Ok(Err(Stop::PowerFail(_))) => Ok(silence()),
+            seen => life::settled(seen, Ok),
+        }
     }
 
     /// Such devices cannot be explored.

@@ -6,7 +6,8 @@
 //! ```
 
 use super::film::{Film, Image, Places, Wanted};
-use super::life::{self, Machine, Mission};
+use super::life::{self, Machine};
+use super::mission::Mission;
 use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use crate::faulty::{DevicePage, Observer};

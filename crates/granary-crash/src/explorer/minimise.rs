@@ -6,11 +6,13 @@
 //! ```
 //!
 //! This is delta debugging. It ends where no single call can be left out, or where the time is over. The place moves with the calls, and so
-//! does what the devices are left with; kind.rs says which failures count as the same. Later power failures of a path stay as they are.
+//! does what the devices are left with; kind.rs says which failures count as the same. Power failures of a path are left out before
+//! (fewer.rs); those that stay are where they were. Damages of media have a search of their own (media.rs).
 //! It costs nothing where no failure is: only a failure that somebody asks for is minimised.
 
 use super::film::Places;
 use super::kind::same;
+use super::place::Phase;
 use super::probe::{Hit, Probe};
 use super::{Explorer, Failure};
 use crate::recorded::{Answers, Begun, Calls, Tape};
@@ -35,6 +37,13 @@ pub(super) struct Short {
 }
 
 impl Short {
+    /// Of run `seed`, which is done once for its answers.
+    pub(super) fn new(explorer: &Explorer, seed: u64, calls: &Arc<Calls>) -> Short {
+        let tape = Tape::default();
+        explorer.taped(seed, Places::new(), &tape);
+        Short { answers: Arc::new(tape.take()), calls: Arc::clone(calls) }
+    }
+
     pub(super) fn tape(&self) -> Tape {
         Tape::playing(&self.answers, Calls::clone(&self.calls))
     }
@@ -43,41 +52,91 @@ impl Short {
 impl Explorer {
     /// From now on, of run `seed` the given calls alone are made, where it is replayed or told.
     pub fn only(mut self, seed: u64, calls: &Calls) -> Explorer {
-        let tape = Tape::default();
-        self.taped(seed, Places::new(), &tape);
-        self.short = Some(Short { answers: Arc::new(tape.take()), calls: Arc::new(calls.clone()) });
+        self.short = Some(Short::new(&self, seed, &Arc::new(calls.clone())));
         self
     }
 
-    /// Looks for the fewest calls that lead to a failure of the same kind, until `over` says that there is no time left.
+    /// Looks for the fewest power failures, then for the fewest calls that lead to a failure of the same kind, until `over` says that
+    /// there is no time left.
     ///
     /// # Errors
     /// Why the failure is not minimised, in a few words.
     pub fn minimise(&mut self, failure: &Failure, over: &dyn Fn() -> bool) -> Result<Minimal, String> {
+        if failure.only.is_some() {
+            return Err("calls are left out already".into());
+        }
+        match failure.path.0.first().ok_or("no power failure led to it")?.phase {
+            // There is no call: the command is told.
+            Phase::Making => self.in_words(failure, failure.clone(), &[], 0),
+            Phase::Damaged => self.minimise_damage(failure, over),
+            _ => self.minimise_run(&self.fewer_cuts(failure, over), over),
+        }
+    }
+
+    fn minimise_run(&mut self, failure: &Failure, over: &dyn Fn() -> bool) -> Result<Minimal, String> {
         let (best, answers, of) = {
             let probe = Probe::new(self, failure)?;
-            let Some(whole) = probe.fails(&probe.begun, &|| false) else {
-                return Err("it does not come again".into());
-            };
-            let mut search = Search { probe: &probe, over, best: whole };
-            search.run();
-            (search.best, Arc::clone(&probe.answers), probe.begun.len())
+            let fails = |kept: &[Begun], over: &dyn Fn() -> bool| probe.fails(kept, over);
+            let best = fewest_calls(&probe.begun, &fails, over)?;
+            (best, Arc::clone(&probe.answers), probe.begun.len())
         };
+        self.minimal(failure, best, answers, of)
+    }
+
+    /// What a search has come to; it is done once more, with a story.
+    pub(super) fn minimal(
+        &mut self,
+        failure: &Failure,
+        best: Hit,
+        answers: Arc<Answers>,
+        of: usize,
+    ) -> Result<Minimal, String> {
         let calls = Arc::new(best.begun.iter().map(|begun| begun.call).collect());
         let before = self.short.replace(Short { answers, calls: Arc::clone(&calls) });
         let found = Failure { only: Some(calls), ..best.failure };
-        let tale = self.tale(&found);
+        let minimal = self.in_words(failure, found, &best.begun, of);
         self.short = before;
-        let tale =
-            tale.filter(|tale| same(failure, &tale.again)).ok_or("the short run does not fail again")?;
-        let mut calls: Vec<String> = best.begun.iter().map(|begun| tale.until.words(begun)).collect();
+        minimal
+    }
+
+    fn in_words(
+        &mut self,
+        failure: &Failure,
+        found: Failure,
+        begun: &[Begun],
+        of: usize,
+    ) -> Result<Minimal, String> {
+        let tale = self.tale(&found).filter(|tale| same(failure, &tale.again));
+        let tale = tale.ok_or(if of == 0 { AGAIN } else { "the short run does not fail again" })?;
+        let mut calls: Vec<String> = begun.iter().map(|begun| tale.until.words(begun)).collect();
         calls.extend(tale.until.cuts().map(ToString::to_string));
         Ok(Minimal { failure: tale.again, calls, of })
     }
 }
 
+/// Why a failure is not minimised.
+const AGAIN: &str = "it does not come again";
+
+/// Whether the run fails in which these calls alone are made.
+type Fails<'a> = dyn Fn(&[Begun], &dyn Fn() -> bool) -> Option<Hit> + 'a;
+
+/// The fewest of these calls with which the run fails.
+///
+/// # Errors
+/// With all of them it does not.
+pub(super) fn fewest_calls(
+    begun: &[Begun],
+    fails: &Fails<'_>,
+    over: &dyn Fn() -> bool,
+) -> Result<Hit, &'static str> {
+    let best = fails(begun, &|| false).ok_or(AGAIN)?;
+    let mut search = Search { fails, over, best };
+    search.run();
+    Ok(search.best)
+}
+
 struct Search<'a> {
-    probe: &'a Probe<'a>,
+    fails: &'a Fails<'a>,
     over: &'a dyn Fn() -> bool,
     best: Hit,
 }
@@ -127,7 +186,7 @@ impl Search<'_> {
             return false;
         }
         // A load that goes astray may make others in their place.
-        let hit = self.probe.fails(&kept, self.over).filter(|hit| hit.begun.len() < self.best.begun.len());
+        let hit = (self.fails)(&kept, self.over).filter(|hit| hit.begun.len() < self.best.begun.len());
         hit.map(|hit| self.best = hit).is_some()
     }
 }

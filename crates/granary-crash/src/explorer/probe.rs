@@ -61,13 +61,7 @@ impl Explorer {
 impl<'a> Probe<'a> {
     /// Does the whole run once more. `Err` says why nothing can be left out.
     pub(super) fn new(explorer: &'a Explorer, failure: &'a Failure) -> Result<Probe<'a>, &'static str> {
-        if failure.only.is_some() {
-            return Err("calls are left out already");
-        }
         let first = *failure.path.0.first().ok_or("no power failure led to it")?;
-        if !matches!(first.phase, Phase::Load | Phase::Remount) {
-            return Err("no call of a load led to it");
-        }
         let tape = Tape::default();
         let wanted = Places::from([(first.phase, Wanted::one(first.at))]);
         let images = explorer.taped(failure.seed, wanted, &tape);
@@ -129,7 +123,7 @@ impl<'a> Probe<'a> {
         own.into_iter().chain(drawn).find_map(|(draw, listed)| {
             let place = Place { at, draw, listed, ..self.first };
             let path = Path([place].into_iter().chain(self.failure.path.0[1..].iter().copied()).collect());
-            let failed = self.explorer.follow(self.failure.seed, &path, images, &mut |_, _| ());
+            let failed = self.explorer.cut_again(self.failure.seed, &path, images, None, &mut |_| ());
             failed.err().filter(|failure| same(self.failure, failure))
         })
     }

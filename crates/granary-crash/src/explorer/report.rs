@@ -1,5 +1,6 @@
 //! What an exploration found, and how much it looked at.
 
+use super::loss::Loss;
 use super::place::Path;
 use crate::recorded::Calls;
 use std::collections::BTreeMap;
@@ -100,13 +101,15 @@ pub struct Failure {
     /// The load's name.
     pub load: Box<str>,
     /// Rare steps that were under way when the power failed last.
-    pub steps: Box<[&'static str]>,
+    pub steps: Arc<Vec<&'static str>>,
     /// In which life and what it was doing.
     pub stage: Box<str>,
     /// One sentence for each violation.
     pub evidence: Box<[String]>,
     /// Calls of the run that alone are made ([`super::Explorer::only`]); `None`: all.
     pub only: Option<Arc<Calls>>,
+    /// What the last power failure takes ([`super::Explorer::losing`]); `None`: what was drawn.
+    pub loss: Option<Arc<Loss>>,
 }
 
 impl Failure {
@@ -126,11 +129,12 @@ impl Failure {
         (!self.path.0.is_empty()).then(command)
     }
 
-    /// The run, an `e` before it where writes failed in each, the places in it, and the calls that alone are made.
+    /// The run, an `e` before it where writes failed in each, the places in it, the calls that alone are made, and what is lost.
     fn place(&self) -> String {
         let errors = if self.errors { "e" } else { "" };
         let only = self.only.as_ref().map_or(String::new(), |calls| format!(":{calls}"));
-        format!("{errors}{}:{}{only}", self.seed, self.path)
+        let loss = self.loss.as_ref().map_or(String::new(), |loss| format!(":{loss}"));
+        format!("{errors}{}:{}{only}{loss}", self.seed, self.path)
     }
 }
 

@@ -11,15 +11,18 @@
 //!
 //! Everything is a function of seed and path, so a failure is replayed by these two.
 
+use super::aim::{LATER, mount};
 use super::film::{Film, Image, Places, Wanted};
-use super::life::{Life, Machine, Mission, Outcome};
+use super::life::{Life, Machine};
+use super::loss::Loss;
 use super::minimise::Short;
+use super::mission::{Mission, Outcome};
 use super::place::{Path, Phase, Place};
+use super::survival::{Draws, lose_as, lose_power, survival};
 use super::{Explorer, Failure, Report};
 use crate::oracle::Promises;
 use crate::recorded::Tape;
-use granary_device::Devices;
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Fate, Stream};
 use granary_units::Nanos;
 use std::sync::Arc;
 
@@ -52,10 +55,6 @@ const GOES_ON: u64 = 8;
 const EXERCISED: u64 = 32;
 /// One in so many is unmounted and mounted again before anybody looks.
 const SHUT_UNSEEN: u64 = 8;
-/// So many recoveries, and mounts at the end of a run, are interrupted.
-const INTERRUPTED: f64 = 0.3;
-/// Images of a load that goes on.
-const LATER: u32 = 4;
 /// Writes of content fail in one run in so many.
 const FAILING: u64 = 8;
 /// One run in so many is long: logs wrap, tails move, drives collect garbage while clients go on.
@@ -76,11 +75,13 @@ impl Crash {
     }
 }
 
-/// How it is chosen what the devices are left with.
-enum Draws {
-    Random(u32),
-    /// The script of the next.
-    Listed(Option<Vec<u64>>),
+/// A power failure that is done once more.
+pub(super) struct Cut<'a> {
+    pub(super) image: &'a Image,
+    /// Those of the life behind it.
+    pub(super) promises: &'a Promises,
+    /// What it took, thing by thing.
+    pub(super) fates: &'a [Fate],
 }
 
 impl Explorer {
@@ -118,6 +119,9 @@ impl Explorer {
             let mut draws =
                 if effort.exhaustive { Draws::Listed(Some(Vec::new())) } else { Draws::Random(0) };
             for draw in 0..effort.draws {
+                if draw > 0 && over() {
+                    break;
+                }
                 let place = Place { phase: image.phase, at: image.at, draw, listed: effort.exhaustive };
                 let Some(devices) = image.devices.fork() else { break };
                 let path = path.then(place);
@@ -145,7 +149,7 @@ impl Explorer {
     /// # Errors
     /// The failure. Also one that says that the place is not reached.
     pub fn replay(&self, seed: u64, path: &Path) -> Result<(), Failure> {
-        self.replay_with(seed, path, &mut |_, _| ())
+        self.replay_with(seed, path, &mut |_| ())
     }
 
     /// The same; `before` is told of each power failure: its image, and the promises of the life behind it.
@@ -153,29 +157,51 @@ impl Explorer {
         &self,
         seed: u64,
         path: &Path,
-        before: &mut dyn FnMut(&Image, &Promises),
+        before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
         match path.0[..] {
-            [place] if place.phase == Phase::Making => return self.making_again(seed, place),
-            [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path),
+            [place] if place.phase == Phase::Making => {
+                let images = self.images_of_making(seed, Wanted::one(place.at)).0;
+                return self.cut_again(seed, path, &images, self.loss.as_ref(), before);
+            }
+            [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path).1,
             _ => {}
         }
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
         let tape = self.short.as_ref().map(Short::tape);
         let (outcome, images) = self.trunk(seed, first, 0, tape.as_ref(), &mut Report::default());
-        if path.0.is_empty() { outcome } else { self.follow(seed, path, &images, before) }
+        if path.0.is_empty() {
+            outcome
+        } else {
+            self.cut_again(seed, path, &images, self.loss.as_ref(), before)
+        }
     }
 
-    /// What comes of the power failures of `path`; the first is one of `images`.
+    /// What comes of the power failures of `path`, of which the last takes `loss`; the first is one of `images`.
     ///
     /// # Errors
     /// See [`Explorer::replay`].
-    pub(super) fn follow(
+    pub(super) fn cut_again(
         &self,
         seed: u64,
         path: &Path,
         images: &[Image],
-        before: &mut dyn FnMut(&Image, &Promises),
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
+    ) -> Result<(), Failure> {
+        match path.0[..] {
+            [place] if place.phase == Phase::Making => self.making_again(seed, place, images, loss, before),
+            _ => self.follow(seed, path, images, loss, before),
+        }
+    }
+
+    fn follow(
+        &self,
+        seed: u64,
+        path: &Path,
+        images: &[Image],
+        loss: Option<&Arc<Loss>>,
+        before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
         let missing = |done: &Path| {
             self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
@@ -187,11 +213,18 @@ impl Explorer {
             done = done.then(*place);
             let image = images.iter().find(|image| (image.phase, image.at) == (place.phase, place.at));
             let image = image.ok_or_else(|| missing(&done))?;
-            let devices = image.devices.fork().ok_or_else(|| missing(&done))?;
-            lose_as(&devices, image.now, place, seed, &done);
+            let devices = self.second(&image.devices).ok_or_else(|| missing(&done))?;
+            let loss = self.loss_of(i, path.0.len(), loss);
+            let fates = lose_as(&devices, image.now, place, survival(seed, &done), loss);
             round += u32::from(image.ran);
             let machine = Machine::of(devices, image.promises.fork(), image.now);
-            before(image, &machine.promises);
+            if self.tells {
+                machine.faults.note_writes();
+            }
+            before(&Cut { image, promises: &machine.promises, fates: &fates });
+            if self.kept.is_some() && i + 1 == path.0.len() {
+                break;
+            }
             let next = path.0.get(i + 1).map(|next| (next.phase, Wanted::one(next.at)));
             let wanted = next.into_iter().collect();
             let lived = self.branch(seed, &done, machine, round, wanted, &mut Report::default());
@@ -210,7 +243,7 @@ impl Explorer {
         tape: Option<&Tape>,
         report: &mut Report,
     ) -> (Result<(), Failure>, Vec<Image>) {
-        let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
+        let Some(raw) = self.devices_of_run() else {
             return (Err(self.no_copy(seed)), Vec::new());
         };
         let errors = self.errors(seed);
@@ -223,6 +256,9 @@ impl Explorer {
         }
         let machine = Machine::of(raw, promises, self.made_at);
         let mut random = Stream::new(seed, "trunk");
+        if self.tells {
+            machine.faults.note_writes();
+        }
         machine.devices.answer_late(self.late(seed));
         let jitter = jitter(&mut random);
         let unsynced = random.chance(0.5);
@@ -290,9 +326,13 @@ impl Explorer {
         (film, tape): (&Arc<Film>, Option<&Tape>),
         report: &mut Report,
     ) -> (Vec<Image>, Outcome) {
+        if self.kept.is_some() {
+            film.ends_with_the_first();
+        }
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
         let (film_of_life, tape) = (Some(Arc::clone(film)), tape.cloned());
-        let life = Life { target, load, root_seed: seed, mission, film: film_of_life, tape };
+        let until = self.until.clone();
+        let life = Life { target, load, root_seed: seed, mission, film: film_of_life, tape, until };
         let (_, outcome) = life.live(machine);
         let (images, seen) = film.develop();
         for image in &images {
@@ -322,42 +362,6 @@ impl Explorer {
         let fails = self.errors || self.one_in(FAILING, seed, "failing run");
         fails.then(|| 4 << Stream::new(seed, "errors").below(5))
     }
-
-    /// Places all over the load.
-    fn anywhere(&self, random: &mut Stream, count: u32, rounds: u32) -> Wanted {
-        let mut wanted = Wanted::default();
-        let rounds = rounds as u64;
-        for _ in 0..count {
-            if random.chance(0.25) {
-                wanted.instants.insert(Nanos(random.below(self.extent.span.0 * rounds)));
-            } else {
-                let command = 1 + random.below(self.extent.commands * rounds);
-                wanted.commands.insert((command, random.chance(0.5)));
-            }
-        }
-        wanted
-    }
-
-    /// Where the life behind `path` is to be interrupted in its turn.
-    fn wanted_behind(&self, seed: u64, path: &Path) -> Places {
-        if path.0.len() >= self.deep as usize {
-            return Places::new();
-        }
-        let mut random = Stream::new(seed, &format!("places behind {path}"));
-        let recovery = mount(&mut random);
-        Places::from([(Phase::Recovery, recovery), (Phase::Load, self.anywhere(&mut random, LATER, 1))])
-    }
-}
-
-/// Where a mount is interrupted, if it is: one in so many.
-fn mount(random: &mut Stream) -> Wanted {
-    let mut wanted = Wanted::default();
-    if random.chance(INTERRUPTED) {
-        // A mount is short; how short is not known.
-        let magnitude = random.below(10);
-        wanted.commands.insert((1 + random.below(1 << magnitude), random.chance(0.5)));
-    }
-    wanted
 }
 
 fn jitter(random: &mut Stream) -> Nanos {
@@ -366,53 +370,4 @@ fn jitter(random: &mut Stream) -> Nanos {
 
 fn crashes(path: &Path, round: u32, images: Vec<Image>) -> Vec<Crash> {
     images.into_iter().map(|image| Crash { path: path.clone(), round, image }).collect()
-}
-
-/// Cuts the power. Says whether there are more states that the devices may be left in.
-fn lose_power(devices: &Devices, now: Nanos, draws: &mut Draws, seed: u64, path: &Path) -> bool {
-    match draws {
-        Draws::Random(n) => {
-            *n += 1;
-            let mut random = survival(seed, path);
-            let before = random.clone();
-            devices.power_fail(now, &mut random);
-            // Where nothing was left to chance, there is no second state.
-            random != before
-        }
-        Draws::Listed(script) => {
-            let mut random = Stream::scripted(script.take().unwrap_or_default());
-            devices.power_fail(now, &mut random);
-            *script = random.next_script();
-            script.is_some()
-        }
-    }
-}
-
-fn survival(seed: u64, path: &Path) -> Stream {
-    Stream::new(seed, &format!("survival of {path}"))
-}
-
-/// The same power failure once more.
-fn lose_as(devices: &Devices, now: Nanos, place: &Place, seed: u64, path: &Path) {
-    if !place.listed {
-        devices.power_fail(now, &mut survival(seed, path));
-        return;
-    }
-    // The scripts before say which one this is.
-    let mut script = Vec::new();
-    for _ in 0..place.draw {
-        let Some(copy) = devices.fork() else { break };
-        let mut random = Stream::scripted(script);
-        copy.power_fail(now, &mut random);
-        script = random.next_script().unwrap_or_default();
-    }
-    devices.power_fail(now, &mut Stream::scripted(script));
-}
-
-impl Explorer {
-    /// How late drives answer in this run or point: in half of them a share of the writes is late.
-    pub(super) fn late(&self, seed: u64) -> Option<u64> {
-        let late = !self.punctual && Stream::new(seed, "late drive").chance(0.5);
-        late.then_some(seed)
-    }
 }

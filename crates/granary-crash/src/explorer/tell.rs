@@ -1,6 +1,7 @@
 //! A failure, told as a story: what clients did, where the power failed, and what was done to the file that is wrong.
 
 use super::place::{At, Phase, Place};
+use super::run::Cut;
 use super::{Explorer, Failure};
 use crate::oracle::{Promises, Story};
 use std::fmt::Display;
@@ -23,9 +24,15 @@ impl Explorer {
     /// Does a failure once more with a story; `None` where it has no place in a run or does not come again.
     pub(super) fn tale(&mut self, failure: &Failure) -> Option<Tale> {
         self.tells = true;
+        if failure.path.0.first().is_some_and(|place| place.phase == Phase::Damaged) {
+            let (story, again) = self.damaged_again(failure.seed, &failure.path);
+            self.tells = false;
+            let until = story?;
+            return Some(Tale { whole: until.clone(), until, again: again.err()? });
+        }
         let mut last: Option<(Story, Promises)> = None;
         let mut places = failure.path.0.iter();
-        let again = self.replay_with(failure.seed, &failure.path, &mut |image, promises| {
+        let again = self.replay_with(failure.seed, &failure.path, &mut |&Cut { image, promises, .. }| {
             let Some(place) = places.next() else { return };
             let command = image.given.map(|given| given.to_string());
             let how = format!("the power fails {}", when(place, command.as_deref()));

@@ -6,6 +6,7 @@
 use super::numbers::CallId;
 use super::tape::Tape;
 use super::{Budget, Scribe};
+use crate::deadline::Deadline;
 use crate::oracle::Promises;
 use granary_units::{Dest, Payload};
 use granary_vfs::{
@@ -28,12 +29,13 @@ struct Taped {
 pub struct Recorded<P> {
     scribe: Scribe<P>,
     taped: Option<Taped>,
+    until: Deadline,
 }
 
 impl<P: Posix> Recorded<P> {
     /// Records what `inner` is promised. All clients of one file system share one `promises`.
     pub fn new(inner: P, promises: Promises) -> Recorded<P> {
-        Recorded { scribe: Scribe::new(inner, promises), taped: None }
+        Recorded { scribe: Scribe::new(inner, promises), taped: None, until: Deadline::default() }
     }
 
     /// Gives every filled write a word of its own instead of the load's.
@@ -60,6 +62,12 @@ impl<P: Posix> Recorded<P> {
         self
     }
 
+    /// Where this has come, its next call ends the life.
+    pub(crate) fn until(mut self, until: &Deadline) -> Recorded<P> {
+        self.until = until.clone();
+        self
+    }
+
     /// The wrapped client.
     pub fn into_inner(self) -> P {
         self.scribe.inner
@@ -72,6 +80,10 @@ impl<P: Posix> Recorded<P> {
         real: bool,
         make: impl FnOnce(&mut Scribe<P>) -> Result<T>,
     ) -> Result<T> {
+        if self.until.is_over() {
+            // A load may go on for minutes, and nobody waits for its end.
+            granary_sim::power_fail();
+        }
         let Some(taped) = &mut self.taped else { return make(&mut self.scribe) };
         taped.calls += 1;
         let call = CallId { client: taped.client, nth: taped.calls };

@@ -24,6 +24,8 @@ pub enum Bug {
     MovedName,
     /// The drive does not say that its cache is volatile.
     HiddenCache,
+    /// The drive answers every 20th fence and does nothing.
+    LostFence,
     /// None, but the drive has no second copy.
     NoCopy,
 }
@@ -36,18 +38,24 @@ pub struct Planted {
     pub told: Arc<AtomicU64>,
 }
 
-impl Target for Planted {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn devices(&self, seed: u64) -> Devices {
-        let devices = self.inner.devices(seed);
+impl Planted {
+    /// Devices with the bug.
+    pub fn around(&self, devices: Devices) -> Devices {
         match self.bug {
             Bug::In(_) => devices,
             bug => devices.map(|_, inner| {
                 Arc::new(Forgetful { inner, bug, count: AtomicU64::new(0), told: self.told.clone() })
             }),
         }
+    }
+}
+
+impl Target for Planted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn devices(&self, seed: u64) -> Devices {
+        self.around(self.inner.devices(seed))
     }
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
         self.inner.mkfs(devices)
@@ -88,7 +96,11 @@ impl Forgetful {
 }
 
 impl Drive for Forgetful {
-    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, traffic, counters, counters_at, check);
+
+    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        if self.forgets(Bug::LostFence, 20) { Ok(now) } else { self.inner.verify(now) }
+    }
 
     fn track_in_flight(&self, on: bool) {
         self.inner.track_in_flight(on);

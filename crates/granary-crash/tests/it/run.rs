@@ -114,6 +114,7 @@ fn a_campaign_looks_at_the_same_points_with_one_worker_and_with_two() {
             stop: false,
             errors: false,
             media: false,
+            interrupted: Arc::default(),
         };
         let tallies = campaign.explore(&targets, &loads, &|_, _| {});
         tallies

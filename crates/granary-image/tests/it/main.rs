@@ -7,5 +7,6 @@ mod files;
 mod grow;
 mod mixed;
 mod nvm;
+mod paced;
 mod recover;
 mod rig;

@@ -29,7 +29,7 @@ use granary_device::DriveError;
 use granary_flash::{
     BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
 };
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Stream, Thing};
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa, prefetch};
 use programs::Programs;
 use rustc_hash::FxHashMap;
@@ -132,6 +132,19 @@ impl Backend {
         };
         let ftl = Ftl::with_saved_map(flash, Store::Image(Box::new(medium)), live)?;
         Ok(Backend { fleeting, ..Backend::over(ftl, size, usize::MAX) })
+    }
+
+    /// On an image: pages wait here for their planes, as in memory, so that all comes at the same instants. What waits is on the image
+    /// once the power has failed ([`Backend::land_all`]), and not before.
+    pub fn hold_back(&mut self, planes: u32) {
+        self.ahead = planes as usize * AHEAD;
+    }
+
+    /// The power has failed: what an image does not have yet goes there; the drive's battery would keep it.
+    pub fn land_all(&mut self, now: Nanos) {
+        if self.is_on_image() && self.ahead < usize::MAX {
+            self.drain(now);
+        }
     }
 
     fn over(ftl: Ftl<Store>, size: Bytes, ahead: usize) -> Backend {
@@ -619,7 +632,9 @@ impl Backend {
     pub fn lose(&mut self, random: &mut Stream) {
         let waiting: Vec<Lpa> = self.waiting.iter().map(|&slot| self.slots[slot as usize].lpa).collect();
         for lpa in waiting {
-            if random.chance(0.5) {
+            // True is the page that is gone.
+            let kept = |random: &mut Stream| u64::from(!random.chance(0.5));
+            if random.fate(Thing::Page("buffered", lpa.0), 1, kept) == 0 {
                 self.drop_buffered(lpa);
             }
         }

@@ -32,8 +32,10 @@ use granary_redo::files::DRAM;
 use granary_redo::redo::Redo;
 use granary_redo::region::Region as DramFile;
 use granary_redo::{ImageError, long, word};
-use granary_sim::rng::Stream;
-use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId, prefetch, prefetch_at};
+use granary_sim::rng::{Stream, Thing};
+use granary_units::{
+    LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId, prefetch, prefetch_at,
+};
 use rustc_hash::FxHashMap;
 use uses::Uses;
 
@@ -684,7 +686,8 @@ impl Firmware for Cache {
             self.put_line(be, now, p.lpa, p.line, &p.old)?;
         }
         for p in &posted {
-            if random.chance(0.5) {
+            let line = p.lpa.0 * LINES_PER_PAGE as u64 + p.line as u64;
+            if random.survives(Thing::Line("posted", line)) {
                 self.put_line(be, now, p.lpa, p.line, &p.new)?;
             }
         }

@@ -325,12 +325,12 @@ impl State {
     }
 
     /// Write-combining lines of a power failure: each is posted in the last moment, or gone.
-    pub(super) fn post_survivors(&mut self, c: &DriveConfig, now: Nanos, mut lands: impl FnMut() -> bool) {
+    pub(super) fn post_survivors(&mut self, c: &DriveConfig, now: Nanos, mut lands: impl FnMut(u64) -> bool) {
         let mut held = Vec::new();
         self.wc.take(0, u64::MAX, &mut held);
         for line in held {
             // A line that the drive refuses is lost like any other.
-            if lands() && self.post(c, now, std::slice::from_ref(&line)).is_err() {
+            if lands(line.line) && self.post(c, now, std::slice::from_ref(&line)).is_err() {
                 continue;
             }
         }

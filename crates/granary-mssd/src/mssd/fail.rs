@@ -14,7 +14,7 @@ use crate::config::DriveConfig;
 use crate::firmware::bam::Bam;
 use crate::power::Effect;
 use granary_device::DriveError;
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Stream, Thing};
 use granary_units::{Lpa, Nanos};
 
 impl State {
@@ -106,7 +106,7 @@ impl State {
         for effect in self.in_flight.torn(random) {
             self.apply(now, effect);
         }
-        self.post_survivors(c, now, || random.chance(0.5));
+        self.post_survivors(c, now, |line| random.survives(Thing::Line("combined", line)));
         // What has landed in the last moment is in the drive for good.
         self.firmware.verified(u64::MAX);
         // Those are in the cache now. A volatile one keeps nothing: each has got to flash, or is gone.
@@ -117,6 +117,7 @@ impl State {
             }
             self.backend.owe(false);
         }
+        self.backend.land_all(now);
         self.powered = false;
     }
 

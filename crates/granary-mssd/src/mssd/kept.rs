@@ -31,6 +31,7 @@ pub struct Kept {
     firmware: Box<dyn Firmware>,
     bam: Option<Bam>,
     moving: Option<Moving>,
+    paced: bool,
 }
 
 /// A REMAP that its power failure interrupted.
@@ -61,7 +62,12 @@ impl Kept {
             }
             None => (None, None),
         };
-        Ok(Kept { config: config.clone(), medium, firmware, bam, moving })
+        Ok(Kept { config: config.clone(), medium, firmware, bam, moving, paced: false })
+    }
+
+    /// All comes at the same instants as on a drive in memory. Its process must not die before its power has failed: pages wait in it.
+    pub fn paced(self) -> Kept {
+        Kept { paced: true, ..self }
     }
 
     /// The sequence number of the newest program of a flash page, if it holds anything.
@@ -74,10 +80,13 @@ impl Kept {
     /// # Errors
     /// What the flash says about a map that contradicts itself.
     pub fn start(self, journal: &Arc<Journal>) -> Result<(Mssd, Option<Unfinished>), ImageError> {
-        let Kept { config, medium, firmware, bam, moving } = self;
+        let Kept { config, medium, firmware, bam, moving, paced } = self;
         let medium = medium.with_journal(journal.clone());
-        let backend = Backend::on_image(&config.flash, config.firmware.write_buffer, medium)
+        let mut backend = Backend::on_image(&config.flash, config.firmware.write_buffer, medium)
             .map_err(|e| ImageError::damaged(DRAM, e.to_string()))?;
+        if paced {
+            backend.hold_back(config.flash.geometry.plane_count());
+        }
         Ok((Mssd::over(&config, firmware, bam, backend), moving.map(Unfinished)))
     }
 }

@@ -56,7 +56,7 @@ impl<M: Medium> State<M> {
             self.decide(left.line, left.content);
         }
         for (line, newest, held) in held {
-            let words = if self.domain == Domain::Eadr { u8::MAX } else { draw_words(random) };
+            let words = if self.domain == Domain::Eadr { u8::MAX } else { draw_words(line, random) };
             if let Err(e) = self.arrive(line, newest, &held, words) {
                 self.fault.get_or_insert(e);
             }

@@ -1,7 +1,7 @@
 //! Arguments of `crash`.
 
 use clap::{Args, ValueEnum};
-use granary_crash::{Calls, Campaign, Effort, Path};
+use granary_crash::{Calls, Campaign, Effort, Loss, Path};
 use granary_units::Nanos;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -43,6 +43,8 @@ pub struct Replay {
     pub path: Path,
     /// The calls that alone are made; all where it names none.
     pub only: Option<Calls>,
+    /// What the last power failure takes; what was drawn where it does not say.
+    pub loss: Option<Loss>,
 }
 
 impl FromStr for Replay {
@@ -50,10 +52,19 @@ impl FromStr for Replay {
 
     fn from_str(text: &str) -> Result<Replay, String> {
         let (seed, rest) = text.split_once(':').unwrap_or((text, ""));
-        let (path, only) = match rest.split_once(':') {
-            Some((path, only)) => (path, Some(only.parse()?)),
-            None => (rest, None),
-        };
+        let mut parts = rest.split(':');
+        let (path, mut only, mut loss) = (parts.next().unwrap_or(""), None, None);
+        for part in parts {
+            match part {
+                part if Loss::begins(part) && loss.is_none() => loss = Some(part.parse()?),
+                part if only.is_none() && loss.is_none() => only = Some(part.parse()?),
+                part => {
+                    return Err(format!(
+                        "'{part}' is one part too many: write RUN:PLACE, then calls (for example 1.3,1.7-9,2.4), then what is lost"
+                    ));
+                }
+            }
+        }
         let (seed, errors) = match seed.strip_prefix('e') {
             Some(seed) => (seed, true),
             None => (seed, false),
@@ -61,7 +72,7 @@ impl FromStr for Replay {
         let seed = seed
             .parse()
             .map_err(|_| format!("'{seed}' is no number of a run: write for example 17:l812+.0"))?;
-        Ok(Replay { seed, errors, path: path.parse()?, only })
+        Ok(Replay { seed, errors, path: path.parse()?, only, loss })
     }
 }
 
@@ -107,8 +118,9 @@ pub struct CrashArgs {
     /// Stop at the first failure
     #[arg(long)]
     pub stop: bool,
-    /// Do one crash point once more, as a report names it, with all calls or those named alone; needs one file system and one load
-    #[arg(long, value_name = "RUN:PLACE[:CALLS]")]
+    /// Do one crash point once more, as a report names it, with all calls or those named alone, and with what is lost as named or as
+    /// drawn; needs one file system and one load
+    #[arg(long, value_name = "RUN:PLACE[:CALLS][:LOST]")]
     pub replay: Option<String>,
     /// Do not look for the fewest calls that lead to each of the first failures, which takes up to 20 seconds each
     #[arg(long)]
@@ -123,8 +135,10 @@ pub struct CrashArgs {
     /// `torture`, `programs`, or a short program
     #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures", "no_minimise"])]
     pub kernel: Option<String>,
-    /// With --kernel: an image of each state that is complained about is kept in this directory, as the power failure left it
-    #[arg(long, value_name = "DIR")]
+    /// Keep the devices of the first failure that is found, or of the one that is replayed, as the power failure left them: in a new
+    /// image at this path, for `granary fsck`, `mount`, `ls`. With --kernel: a directory for an image of each state that is complained
+    /// about
+    #[arg(long, value_name = "PATH")]
     pub keep_image: Option<PathBuf>,
     /// With --kernel, for tests: the drive lies about FLUSH
     #[arg(long, value_enum, hide = true)]
@@ -142,7 +156,11 @@ mod tests {
         assert_eq!(replay.path.to_string(), "l812+.0/r3-.1");
         assert_eq!(replay.only.expect("calls").to_string(), "1.3,1.7-9");
         assert!("17:l812+.0".parse::<Replay>().expect("a replay").only.is_none());
-        for wrong in ["17:l812+.0:", "17:l812+.0:1", "17:l812+.0:1.2:1.3"] {
+        let replay: Replay = "17:l812+.0:1.3:lost=ssd.cached.12".parse().expect("a replay");
+        assert_eq!(replay.loss.expect("a loss").to_string(), "lost=ssd.cached.12");
+        let replay: Replay = "17:m3+.0:kept=none".parse().expect("a replay");
+        assert!(replay.only.is_none() && replay.loss.is_some());
+        for wrong in ["17:l812+.0:kept=none:1.2", "17:l812+.0:", "17:l812+.0:1", "17:l812+.0:1.2:1.3"] {
             assert!(wrong.parse::<Replay>().expect_err(wrong).contains("1.3,1.7-9,2.4"), "{wrong}");
         }
     }

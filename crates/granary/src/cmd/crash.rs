@@ -1,11 +1,14 @@
 //! `granary crash`: power failures by the thousand; which promises were broken, where, and how to see it again.
 //!
-//! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage.
+//! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage, 128 + signal
+//! where SIGINT or SIGTERM ended it before anything was found.
 
+mod keep;
 mod kernel;
 mod told;
 
 use crate::cli::crash::{CrashArgs, Mode, Replay};
+use crate::cmd::interrupt::Stop;
 use crate::failure::Failure;
 use crate::progress::Fraction;
 use comfy_table::Table;
@@ -30,10 +33,8 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     if let Some(kernel) = &args.kernel {
         return kernel::run(args, kernel);
     }
-    if args.keep_image.is_some() || args.lie.is_some() {
-        return Err(Failure::usage(
-            "--keep-image keeps images of the kernel's file systems: it goes with --kernel",
-        ));
+    if args.lie.is_some() {
+        return Err(Failure::usage("--lie is for the kernel's file systems: it goes with --kernel"));
     }
     if args.list {
         outln!("file systems:\n  {}", all_names().join("\n  "));
@@ -42,6 +43,9 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     }
     let targets = targets(&args.fs)?;
     let loads = loads(&args.load)?;
+    if let Some(path) = &args.keep_image {
+        keep::is_possible(path, &targets)?;
+    }
     if let Some(replay) = &args.replay {
         let replay: Replay = replay.parse().map_err(Failure::usage)?;
         if replay.path.0.is_empty() {
@@ -52,7 +56,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
                 "--replay needs --fs and --load with one name each, as the report names them",
             ));
         };
-        return again(args, target, load, &replay);
+        return again(args, target, load, &replay, &Stop::watch()?);
     }
     if !targets.iter().any(|target| loads.iter().any(|load| target.grows() || !load.leaves_room())) {
         return Err(Failure::usage(
@@ -65,8 +69,15 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
         opened.map_err(|e| Failure::io(format!("opening {}", file.display()), e))?;
     }
+    let stop = Stop::watch()?;
+    stop.measuring();
     let (mut still, mut found) = (Vec::new(), 0);
     for line in &known {
+        if stop.is_asked() {
+            // Nobody has looked: it may still fail.
+            still.push(line.clone());
+            continue;
+        }
         let failure = one_known(args, line)?;
         if let Some(text) = failure {
             say!("still fails: {text}");
@@ -76,12 +87,12 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
             say!("passes now: {line}");
         }
     }
-    let tallies = explore(args, &targets, &loads);
-    if tallies.iter().all(|tally| tally.runs == 0) {
-        return Err(Failure::usage("not one run began within this time: give it more with --time"));
-    }
+    let tallies = explore(args, &targets, &loads, &stop);
     let failures = || tallies.iter().flat_map(|t| &t.report.failures);
     found += failures().count();
+    if found == 0 && !stop.is_asked() {
+        some_point(&tallies)?;
+    }
     if let Some(file) = &args.failures {
         let new = failures().filter_map(granary_crash::Failure::replay_line);
         let mut all: Vec<String> = still;
@@ -93,7 +104,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         let text = all.iter().fold(String::new(), |text, line| text + line + "\n");
         std::fs::write(file, text).map_err(|e| Failure::io(format!("writing {}", file.display()), e))?;
     }
-    let tell = || told::told(args, &targets, &loads, failures());
+    let tell = || told::told(args, &stop, &targets, &loads, failures());
     if args.json {
         outln!("{}", json(&tallies, &tell()));
     } else {
@@ -101,7 +112,30 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         print(&tallies);
         told::print(&tell());
     }
-    Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    if let Some(path) = &args.keep_image {
+        keep::first(args, &targets, &loads, failures(), path);
+    }
+    match stop.signal() {
+        None => Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }),
+        Some(signal) => {
+            let stopped = Failure::stopped(signal);
+            // A failure that was found is one, however little was looked at.
+            Err(if found == 0 { stopped } else { Failure::found(stopped.to_string()) })
+        }
+    }
+}
+
+/// Refuses to say that nothing is wrong where nobody looked.
+fn some_point(tallies: &[Tally]) -> Result<(), Failure> {
+    if tallies.iter().all(|tally| tally.runs == 0) {
+        return Err(Failure::usage("not one run began within this time: give it more with --time"));
+    }
+    if tallies.iter().all(|tally| tally.report.points == 0) {
+        return Err(Failure::usage(
+            "the time was over before one crash point was looked at: give it more with --time, or take a shorter load",
+        ));
+    }
+    Ok(())
 }
 
 /// The crash cases of all file systems, on the usual devices and on each drive of the registry.
@@ -143,9 +177,13 @@ fn explorer(args: &CrashArgs, target: &Arc<dyn Target>, load: &Arc<dyn Load>) ->
     made.map(|explorer| explorer.deep(args.nested)).map_err(|failure| failure.to_string())
 }
 
-/// For the run of a replay: with writes that fail, with some of its calls alone.
+/// For the run of a replay: with writes that fail, with some of its calls alone, with what is lost.
 fn shortened(explorer: Explorer, replay: &Replay) -> Explorer {
     let explorer = explorer.write_errors(replay.errors);
+    let explorer = match &replay.loss {
+        Some(loss) => explorer.losing(loss),
+        None => explorer,
+    };
     match &replay.only {
         Some(calls) => explorer.only(replay.seed, calls),
         None => explorer,
@@ -157,25 +195,28 @@ fn again(
     target: &Arc<dyn Target>,
     load: &Arc<dyn Load>,
     replay: &Replay,
+    stop: &Stop,
 ) -> Result<ExitCode, Failure> {
-    let made = explorer(args, target, load).map_err(|text| (text, Vec::new()));
-    let done = made.and_then(|explorer| {
-        let mut explorer = shortened(explorer, replay);
-        explorer
-            .replay(replay.seed, &replay.path)
-            .map_err(|failure| (failure.to_string(), Told::of(args, &mut explorer, &failure).lines()))
-    });
-    match done {
-        Ok(()) => {
-            outln!("nothing is wrong there");
-            Ok(ExitCode::SUCCESS)
-        }
-        Err((text, story)) => {
-            outln!("{text}");
-            story.iter().for_each(|line| outln!("  {line}"));
-            Ok(ExitCode::from(1))
-        }
+    let failed = |text: &str, story: &[String]| {
+        outln!("{text}");
+        story.iter().for_each(|line| outln!("  {line}"));
+        Ok(ExitCode::from(1))
+    };
+    let mut explorer = match explorer(args, target, load) {
+        Ok(explorer) => shortened(explorer, replay),
+        Err(text) => return failed(&text, &[]),
+    };
+    let Err(failure) = explorer.replay(replay.seed, &replay.path) else {
+        outln!("nothing is wrong there");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let story = Told::of(args, &mut explorer, &failure, stop).lines();
+    let code = failed(&failure.to_string(), &story);
+    if let Some(path) = &args.keep_image {
+        let kept = keep::keep(&mut explorer, &**target, &failure, path);
+        kept.unwrap_or_else(|e| say!("granary: {e}"));
     }
+    code
 }
 
 /// The lines of a file of failures: file system, load, run and place.
@@ -206,7 +247,12 @@ fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a bar shows how much of the time of this machine is over")]
-fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>]) -> Vec<Tally> {
+fn explore(
+    args: &CrashArgs,
+    targets: &[Arc<dyn Target>],
+    loads: &[Arc<dyn Load>],
+    stop: &Stop,
+) -> Vec<Tally> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let time = args.time.map(|time| Duration::from_nanos(time.0));
     let campaign = Campaign {
@@ -219,6 +265,7 @@ fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>
         time: time.or(args.points.is_none().then_some(USUAL_TIME)),
         jobs: args.jobs.map_or(cores, usize::from),
         stop: args.stop,
+        interrupted: stop.flag(),
     };
     let (bar, began) = (Fraction::new(), Instant::now());
     let all = args.points.map(|points| points * targets.len() as u64);
@@ -312,7 +359,8 @@ fn json(tallies: &[Tally], told: &[Told]) -> serde_json::Value {
     let tally = |t: &Tally| {
         let failure = |f: &granary_crash::Failure| {
             serde_json::json!({
-                "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line(), "needed": told::json(told, f),
+                "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line(), "needed": told::needed(told, f),
+                "lost": told::lost(told, f),
             })
         };
         serde_json::json!({

@@ -1,6 +1,9 @@
 //! `granary crash` from outside: exit codes, tables, replays, a file of failures.
 
 use assert_cmd::Command;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
 
 fn crash(args: &[&str], code: i32) -> (String, String) {
     let mut command = Command::cargo_bin("granary").expect("the binary is built");
@@ -55,4 +58,67 @@ fn known_failures_are_tried_first_and_go_when_they_pass() {
     let (_, err) = crash(&args, 1);
     assert!(err.contains("passes now") && err.contains("still fails"), "{err}");
     assert_eq!(std::fs::read_to_string(&file).expect("reads"), line("0:l999999-.0"));
+}
+
+/// Runs a long exploration, sends `signal` once it has tried a known failure, and returns its code, stdout and stderr.
+fn interrupted(known: &str, signal: Signal) -> (Option<i32>, String, String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("failures");
+    let program = "creat(/A/foo) fsync";
+    std::fs::write(&file, format!("pmfs\t{program}\t{known}\n")).expect("writes");
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("granary"));
+    command.args([
+        "crash",
+        "--fs",
+        "pmfs",
+        "--load",
+        program,
+        "--points",
+        "100000000",
+        "--json",
+        "--failures",
+    ]);
+    let mut child =
+        command.arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut err = BufReader::new(child.stderr.take().expect("piped"));
+    let mut told = String::new();
+    err.read_line(&mut told).expect("it tells of the known failure");
+    kill_process(Pid::from_child(&child), signal).expect("it is there");
+    let mut out = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
+    err.read_to_string(&mut told).expect("UTF-8");
+    let code = child.wait().expect("it ends").code();
+    let kept = std::fs::read_to_string(&file).expect("reads");
+    assert_eq!(kept.contains(known), code == Some(1), "{kept}");
+    (code, out, told)
+}
+
+#[test]
+fn a_signal_ends_it_with_what_was_found_so_far() {
+    for (known, signal, code) in
+        [("0:l1-.0", Signal::INT, 130), ("0:l1-.0", Signal::TERM, 143), ("0:l999999-.0", Signal::INT, 1)]
+    {
+        let (ended, out, err) = interrupted(known, signal);
+        assert_eq!(ended, Some(code), "{out}{err}");
+        let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!(json["pairs"][0]["fs"], "pmfs", "{json}");
+        assert!(err.contains("stopped by SIG"), "{err}");
+    }
+}
+
+#[test]
+fn an_image_is_kept_of_a_failure_alone_and_over_nothing_that_is_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("image").display().to_string();
+    let args = ["--fs", "pmfs", "--load", "creat(/A/foo) fsync", "--keep-image", &image];
+    let with = |more: &[&'static str], code| crash(&[&args[..], more].concat(), code);
+    // There is no such place, so that no power failure led to it; it is a failure all the same.
+    let (_, err) = with(&["--replay", "0:l999999-.0"], 1);
+    assert!(err.contains("is not kept: no power failure led to it"), "{err}");
+    let (_, err) = with(&["--points", "10"], 0);
+    assert!(!err.contains("kept"), "{err}");
+    assert!(!dir.path().join("image").exists());
+    std::fs::write(dir.path().join("image"), "mine").expect("a file");
+    let (_, err) = with(&["--points", "10"], 2);
+    assert!(err.contains("exists already: choose another path"), "{err}");
 }

@@ -10,12 +10,12 @@
 //!
 //! Source of the mechanism: OrchFS's talk (FAST'25), "IO alignment": 16 KiB pages of a PM9A3.
 
-use super::Cache;
+use super::{Cache, Slot};
 use crate::config::DriveConfig;
 use crate::firmware::buffer::Backend;
 use granary_device::DriveError;
 use granary_flash::Cause;
-use granary_sim::rng::Stream;
+use granary_sim::rng::{Stream, Thing};
 use granary_units::{Lpa, Nanos, PAGE_SIZE};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -95,7 +95,8 @@ impl Cache {
     ) -> Result<(), DriveError> {
         be.lose(random);
         for slot in self.uses.iter().collect::<Vec<_>>() {
-            if self.slots[slot as usize].dirty && random.chance(0.5) {
+            let Slot { dirty, lpa, .. } = self.slots[slot as usize];
+            if dirty && random.survives(Thing::Page("cached", lpa.0)) {
                 self.write_one(be, now, slot)?;
             }
             self.counters.forgotten += u64::from(self.slots[slot as usize].dirty);

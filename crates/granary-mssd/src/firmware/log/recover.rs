@@ -20,8 +20,8 @@ use super::{Log, Piece, View};
 use crate::firmware::buffer::Backend;
 use granary_device::DriveError;
 use granary_flash::Cause;
-use granary_sim::rng::Stream;
-use granary_units::{Nanos, TxId};
+use granary_sim::rng::{Stream, Thing};
+use granary_units::{LINES_PER_PAGE, Nanos, TxId};
 
 impl Log {
     /// Whether entries are remembered until they are verified.
@@ -41,11 +41,15 @@ impl Log {
         for (_, entry) in std::mem::take(&mut self.unverified) {
             let t = self.regions[entry.region()].trailer(entry.number());
             let all = super::chunks::mask(0, t.lines as usize);
-            let mut landed = random.next_u64() & all;
-            if landed != all && landed != 0 && !self.is_alone(entry, t) {
+            let line = u64::from(t.lpa) * LINES_PER_PAGE as u64 + t.first as u64;
+            let landed = random.fate(Thing::Line("logged", line), all, |random| {
+                let landed = random.next_u64() & all;
+                if landed == all || landed == 0 || self.is_alone(entry, t) {
+                    return landed;
+                }
                 // Splitting moves the parts behind what came later; where that matters, all lines share one fate.
-                landed = if random.chance(0.5) { all } else { 0 };
-            }
+                if random.chance(0.5) { all } else { 0 }
+            }) & all;
             if landed != all {
                 self.lose(entry, t, landed);
                 lost = true;
