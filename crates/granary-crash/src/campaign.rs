@@ -34,7 +34,7 @@ pub struct Campaign {
     pub seed: u64,
     /// Crash points of each file system, at least, over all its loads.
     pub points: Option<u64>,
-    /// Time for all, on the clock of the wall.
+    /// Time for all, on the clock of the wall. Without points and time, all loads must have an end ([`Load::runs`]).
     pub time: Option<Duration>,
     /// Workers.
     pub jobs: usize,
@@ -149,7 +149,9 @@ impl Campaign {
             return None;
         }
         let wants = |pair: &&(usize, &Pair)| {
-            !pair.1.busy && !pair.1.broken && share.is_none_or(|share| pair.1.tally.report.points < share)
+            let ended = pair.1.load.runs().is_some_and(|runs| pair.1.next.wrapping_sub(self.seed) >= runs);
+            let has_enough = share.is_some_and(|share| pair.1.tally.report.points >= share);
+            !(pair.1.busy || pair.1.broken || ended || has_enough)
         };
         let by_spent = |pair: &(usize, &Pair)| (pair.1.tally.spent, pair.0);
         let all: Vec<(usize, &Pair)> = pairs.iter().enumerate().collect();
@@ -177,7 +179,7 @@ impl Campaign {
                 pair.next.wrapping_sub(1),
             )
         };
-        let began = on_the_wall();
+        let (began, ends) = (on_the_wall(), load.runs().is_some());
         let makes = makes && explorer.is_none();
         let explorer = explorer.map_or_else(
             || {
@@ -192,11 +194,13 @@ impl Campaign {
             Ok(explorer) if !ran => (Some(explorer), Report::default()),
             Ok(explorer) => {
                 // Every pair is to be looked at within the time; a run may give more images than there is time for.
+                let effort =
+                    if ends && self.effort == Effort::default() { Effort::BRIEF } else { self.effort };
                 let mut report = match self.media {
                     true => explorer.media_until(seed, &clock.over()),
-                    false => explorer.run_until(seed, &self.effort, &clock.over()),
+                    false => explorer.run_until(seed, &effort, &clock.over()),
                 };
-                if !self.media && explorer.one_in(DAMAGING, seed, "damaging run") {
+                if !self.media && !ends && explorer.one_in(DAMAGING, seed, "damaging run") {
                     report.add(explorer.media_until(seed, &clock.over()));
                 }
                 if makes {

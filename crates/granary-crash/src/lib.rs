@@ -32,9 +32,9 @@ pub use explorer::{
 };
 pub use faulty::{Faults, Trip};
 pub use load::{
-    Appended, Churn, Clean, Clients, Crowd, Filebench, FromFile, Full, Grow, LOADS, Late, Load, Mapped,
-    Names, NearFull, Private, Programs, Resize, Rights, Sequence, Sequences, Sparse, Torture, Unnamed,
-    by_name as load_by_name, load_from_file,
+    Appended, Churn, Clean, Clients, Crowd, ENDING, Every, Filebench, FromFile, Full, Grow, LOADS, Late,
+    Load, Mapped, Names, NearFull, Private, Programs, Resize, Rights, Sequence, Sequences, Sparse, Torture,
+    Unnamed, by_name as load_by_name, load_from_file,
 };
 pub use oracle::{Promises, Verdict, exercise};
 pub use recorded::{Budget, Calls, Recorded};

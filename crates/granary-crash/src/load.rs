@@ -38,7 +38,7 @@ pub use late::Late;
 pub use mapped::Mapped;
 pub use near_full::NearFull;
 pub use private::Private;
-pub use programs::Programs;
+pub use programs::{Every, Programs};
 pub use resize::Resize;
 pub use sparse::Sparse;
 pub use torture::Torture;
@@ -124,6 +124,17 @@ pub trait Load: Send + Sync {
     fn rounds(&self) -> u32 {
         6
     }
+
+    /// What the run with this number does, where each does something else.
+    fn of_run(&self, _run: u64) -> Option<Arc<dyn Load>> {
+        None
+    }
+
+    /// Runs after which everything was done once; `None`: there is no end. Such runs are many and short: few images of each are looked at
+    /// ([`crate::Effort::BRIEF`]), and none damages media unasked.
+    fn runs(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Runs `n` clients at once, each a task with a stream of its own, and waits for all. `work` gives its client back.
@@ -200,6 +211,9 @@ pub const LOADS: &[&str] = &[
     "late",
 ];
 
+/// Loads that end when each of their programs was run once. They take long, so nobody runs them unasked.
+pub const ENDING: &[&str] = &["every-1", "every-2", "every-3"];
+
 /// Calls of a program from a file that a run makes at most.
 const CALLS_OF_FILES: u64 = 400;
 
@@ -218,6 +232,9 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         "grow" => Arc::new(Grow::default()),
         "programs-2" => Arc::new(Programs::TWO),
         "programs-3" => Arc::new(Programs::THREE),
+        "every-1" => Arc::new(Every::ONE),
+        "every-2" => Arc::new(Every::TWO),
+        "every-3" => Arc::new(Every::THREE),
         "clean" => Arc::new(Clean::default()),
         "appended" => Arc::new(Appended::default()),
         "sparse" => Arc::new(Sparse::default()),
@@ -233,8 +250,9 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         path if Path::new(path).is_file() => Arc::new(load_from_file(Path::new(path), CALLS_OF_FILES)?),
         _ => {
             return Err(format!(
-                "no load '{name}': choose from {}, name a file (Filebench, fio, a trace), or write a program as reports do",
-                LOADS.join(", ")
+                "no load '{name}': choose from {}, {}, name a file (Filebench, fio, a trace), or write a program as reports do",
+                LOADS.join(", "),
+                ENDING.join(", ")
             ));
         }
     })

@@ -278,9 +278,10 @@ impl Life {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));
         }
+        let load = self.load.of_run(self.root_seed).unwrap_or_else(|| Arc::clone(&self.load));
         for round in round..round + self.mission.rounds {
             let mut random = Stream::new(self.root_seed.wrapping_add(round as u64), self.load.name());
-            let done = self.load.run(&clients, round, &mut random);
+            let done = load.run(&clients, round, &mut random);
             if self.mission.errors.is_some() && done.is_err() {
                 break;
             }

@@ -42,6 +42,11 @@ pub struct Effort {
     pub exhaustive: bool,
 }
 
+impl Effort {
+    /// One image anywhere, one in rare steps, one state of each: for short runs of which there are many.
+    pub const BRIEF: Effort = Effort { anywhere: 1, in_steps: 1, linear: false, draws: 1, exhaustive: false };
+}
+
 impl Default for Effort {
     /// 8 images anywhere, as many in rare steps, two states of each. More runs find more than more images of one.
     fn default() -> Effort {

@@ -15,7 +15,7 @@ use comfy_table::Table;
 use granary_bench::drives::DRIVES;
 use granary_crash::target::{by_name, by_name_on, names, names_on};
 use granary_crash::{
-    Campaign, Coverage, Damages, Explorer, LOADS, Load, Report, Tally, Target, load_by_name,
+    Campaign, Coverage, Damages, ENDING, Explorer, LOADS, Load, Report, Tally, Target, load_by_name,
 };
 use granary_testbed::registry::FILE_SYSTEMS;
 use std::collections::BTreeMap;
@@ -39,6 +39,11 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     if args.list {
         outln!("file systems:\n  {}", all_names().join("\n  "));
         outln!("loads:\n  {}", LOADS.join("\n  "));
+        outln!("loads with an end, each of whose programs has one run:");
+        for name in ENDING {
+            let runs = load_by_name(name).ok().and_then(|load| load.runs()).unwrap_or_default();
+            outln!("  {name} ({runs} runs)");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let targets = targets(&args.fs)?;
@@ -262,7 +267,9 @@ fn explore(
         nested: args.nested,
         seed: args.seed,
         points: args.points,
-        time: time.or(args.points.is_none().then_some(USUAL_TIME)),
+        time: time
+            .or((args.points.is_none() && !loads.iter().all(|load| load.runs().is_some()))
+                .then_some(USUAL_TIME)),
         jobs: args.jobs.map_or(cores, usize::from),
         stop: args.stop,
         interrupted: stop.flag(),
