@@ -22,6 +22,7 @@
 //! A failure of a run is minimised where somebody asks ([`Explorer::minimise`]): the fewest calls of the load that still lead to it. It
 //! does *not* look for fewer power failures, nor minimise what a mkfs or damaged media lead to.
 
+mod erring;
 mod film;
 mod kind;
 mod life;

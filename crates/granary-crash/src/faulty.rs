@@ -9,14 +9,17 @@
 //! ```
 //!
 //! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting commands does.
-//! Block writes can be made to fail, too: the host gets an error, the drive nothing. Pages can be made unreadable until they are written
+//! Commands can be made to fail, too (errors.rs): the host gets an error, the drive nothing. Pages can be made unreadable until they are written
 //! again. And the pages that a host writes can be noted, so that damage of media meets what is in use.
 //!
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
+mod errors;
+
+pub(crate) use errors::{MetadataErrors, WriteErrors, is_made};
+
 use granary_device::{Chain, Command, Devices, Drive, DriveError, DriveInfo, Role, Streamed, Structure};
-use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,21 +67,6 @@ pub(crate) trait Observer: Send + Sync {
 /// The observer, and the number of the command.
 type Told = (Arc<dyn Observer>, u64);
 
-/// Which writes fail.
-pub(crate) struct WriteErrors {
-    /// One in so many of those that have content of files.
-    pub(crate) one_in: u64,
-    pub(crate) random: Stream,
-}
-
-/// The error of a write that was made to fail.
-const MADE: &str = "a write was made to fail";
-
-/// Whether this is the error of a write that was made to fail.
-pub(crate) fn is_made(e: &DriveError) -> bool {
-    matches!(e, DriveError::Failed(why) if why == MADE)
-}
-
 /// A page of one of the devices.
 pub(crate) type DevicePage = (Role, u64);
 
@@ -86,6 +74,7 @@ pub(crate) type DevicePage = (Role, u64);
 struct State {
     commands: u64,
     errors: Option<WriteErrors>,
+    metadata_errors: Option<MetadataErrors>,
     /// Pages that were written and not trimmed since, with what they hold; `None`: nobody wants to know.
     written: Option<BTreeMap<DevicePage, Structure>>,
     unreadable: BTreeSet<DevicePage>,
@@ -119,17 +108,6 @@ impl Faults {
     /// Lets the power fail at `trip`, counted from now; `None` disarms.
     pub fn arm(&self, trip: Option<Trip>) {
         self.state.lock().trip = trip;
-    }
-
-    /// Lets block writes of content fail from now on: the drive has none of their pages.
-    pub(crate) fn fail_writes(&self, errors: Option<WriteErrors>) {
-        self.state.lock().errors = errors;
-    }
-
-    fn write_fails(&self, what: Structure) -> bool {
-        let mut state = self.state.lock();
-        let errors = state.errors.as_mut().filter(|_| !what.is_metadata());
-        errors.is_some_and(|errors| errors.random.below(errors.one_in) == 0)
     }
 
     /// From now on, three quarters of each drive are told of, or again all of it.
@@ -291,6 +269,7 @@ impl Drive for Faulty {
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
+        self.faults.read_fails(what)?;
         self.faults.reads(self.role, pages_of(at, out.len()))?;
         self.inner.load(now, at, out, what)
     }
@@ -303,6 +282,7 @@ impl Drive for Faulty {
         out: &mut [Page],
         what: Structure,
     ) -> Result<Nanos, DriveError> {
+        self.faults.read_fails(what)?;
         self.faults.reads(self.role, pages_of(at, len))?;
         self.inner.load_pages(now, at, len, out, what)
     }
@@ -316,8 +296,10 @@ impl Drive for Faulty {
         fresh: &mut [Page],
         what: Structure,
     ) -> Chain {
-        let unreadable =
-            |(lpa, count): &(Lpa, usize)| self.faults.reads(self.role, lpa.0..lpa.0 + *count as u64).err();
+        let unreadable = |(lpa, count): &(Lpa, usize)| {
+            let readable = self.faults.read_fails(what);
+            readable.and_then(|()| self.faults.reads(self.role, lpa.0..lpa.0 + *count as u64)).err()
+        };
         // Runs before the first that cannot be read are as ever.
         let Some((n, e)) = runs.iter().enumerate().find_map(|(n, run)| Some((n, unreadable(run)?))) else {
             return self.inner.load_known(now, runs, until, known, fresh, what);
@@ -368,26 +350,24 @@ impl Drive for Faulty {
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         let given = self.command(&command);
         let pages = given.pages.map_or(0..0, |(first, count)| first..first + count);
-        let mut fails = false;
+        let fails = self.faults.change_fails(&command);
         let writes = match &command {
             Command::Write { what, .. } => Some(*what),
             Command::Vendor(own) => own.writes().map(|(.., what)| what),
             _ => None,
         };
-        if let Some(what) = writes {
-            fails = self.faults.write_fails(what);
-            if !fails {
-                self.faults.writes(self.role, pages.clone(), what, true);
-            }
+        if let Some(what) = writes.filter(|_| !fails) {
+            self.faults.writes(self.role, pages.clone(), what, true);
         }
         match &command {
-            Command::Read { .. } => self.faults.reads(self.role, pages)?,
+            Command::Read { what, .. } => {
+                self.faults.read_fails(*what)?;
+                self.faults.reads(self.role, pages)?;
+            }
             Command::Trim { .. } => self.faults.trims(self.role, pages),
             _ => {}
         }
-        self.pass(given, |d| {
-            if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) }
-        })
+        self.pass(given, |d| if fails { Err(errors::made()) } else { d.submit(now, command) })
     }
 }
 

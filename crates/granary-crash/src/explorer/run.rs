@@ -158,6 +158,7 @@ impl Explorer {
         match path.0[..] {
             [place] if place.phase == Phase::Making => return self.making_again(seed, place),
             [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path),
+            [place] if place.phase == Phase::Erring => return self.erring_again(seed, place),
             _ => {}
         }
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
