@@ -70,7 +70,7 @@ impl Life for Pmfs {
         self.pm.batch().fence()?;
         self.pm.settle()?;
         // An error of the drive has left a removal or a cut undone: the next mount finishes it.
-        if !self.list.lock().is_empty() {
+        if self.working().is_err() || !self.list.lock().is_empty() {
             return Ok(());
         }
         let Some(saved) = self.save_lists()? else {
