@@ -3,6 +3,7 @@
 mod accessed;
 mod atomic;
 mod beyond;
+mod erring;
 mod errors;
 mod exercise;
 mod failure;
