@@ -108,6 +108,8 @@ enum On {
     Eadr,
     /// The SSD has a volatile cache.
     Volatile,
+    /// The same, and what is lost of it may be a part of a page.
+    Torn,
     /// The SSD acknowledges block writes when flash holds them.
     Program,
     /// Programs and erases of the SSD's flash fail now and then.
@@ -115,7 +117,7 @@ enum On {
 }
 
 impl On {
-    const ALL: [On; 6] = [On::Usual, On::Nvm, On::Eadr, On::Volatile, On::Program, On::Failing];
+    const ALL: [On; 7] = [On::Usual, On::Nvm, On::Eadr, On::Volatile, On::Torn, On::Program, On::Failing];
 
     /// Behind the name of a case.
     fn suffix(self) -> &'static str {
@@ -124,9 +126,15 @@ impl On {
             On::Nvm => "@nvm",
             On::Eadr => "@eadr",
             On::Volatile => "@volatile",
+            On::Torn => "@torn",
             On::Program => "@program",
             On::Failing => "@failing",
         }
+    }
+
+    /// The SSD has a volatile cache.
+    fn is_volatile(self) -> bool {
+        matches!(self, On::Volatile | On::Torn)
     }
 
     /// Bytes are served by DIMMs.
@@ -142,7 +150,7 @@ impl On {
             On::Nvm => bytes,
             On::Eadr => bytes && !fs.write_log,
             // The write log and BAM are battery-backed.
-            On::Volatile => fs.needs.contains(&Need::Blocks) && !fs.write_log,
+            On::Volatile | On::Torn => fs.needs.contains(&Need::Blocks) && !fs.write_log,
             On::Program | On::Failing => fs.needs.iter().any(|need| !need.is_bytes()) || fs.write_log,
         }
     }
@@ -215,7 +223,7 @@ impl Case {
     fn small_ssd(&self) -> Arc<dyn Drive> {
         let mode = if self.fs.write_log { Mode::Log } else { Mode::Cache };
         let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
-        c.firmware.volatile_cache = self.on == On::Volatile;
+        (c.firmware.volatile_cache, c.firmware.tears_pages) = (self.on.is_volatile(), self.on == On::Torn);
         if self.on == On::Program {
             (c.firmware.write_ack, c.firmware.cache_write_ack) = (WriteAck::Program, None);
         }
@@ -230,7 +238,7 @@ impl Case {
         c.firmware.write_buffer = Bytes::kib(64);
         c.firmware.power_on = Nanos::from_micros(100);
         // Few dies where the write buffer is volatile: a page whose program was begun is kept, so some must wait for theirs.
-        let ways = if self.on == On::Volatile { 2 } else { 4 };
+        let ways = if self.on.is_volatile() { 2 } else { 4 };
         c.flash.geometry =
             Geometry { channels: ways, ways, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
         c.flash = c.flash.with_capacity(Bytes::mib(64));
@@ -310,7 +318,9 @@ impl Target for Case {
 
     fn pages_are_whole(&self) -> bool {
         let below = std::iter::successors(self.fs.below, |fs| fs.below);
-        self.case.pages_are_whole && below.map(|fs| self.case_of(fs)).all(|case| case.pages_are_whole)
+        self.on != On::Torn
+            && self.case.pages_are_whole
+            && below.map(|fs| self.case_of(fs)).all(|case| case.pages_are_whole)
     }
 
     fn cuts_are_finished(&self) -> bool {
