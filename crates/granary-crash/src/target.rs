@@ -143,25 +143,26 @@ impl On {
     }
 
     /// Whether a file system can be on it.
-    fn serves(self, fs: &FsEntry) -> bool {
+    fn serves(self, fs: &FsEntry, case: &CrashCase) -> bool {
         let bytes = fs.needs.iter().any(|need| need.is_bytes());
         match self {
             On::Usual => true,
             On::Nvm => bytes,
             On::Eadr => bytes && !fs.write_log,
             // The write log and BAM are battery-backed.
-            On::Volatile | On::Torn => fs.needs.contains(&Need::Blocks) && !fs.write_log,
+            On::Volatile => fs.needs.contains(&Need::Blocks) && !fs.write_log,
+            On::Torn => On::Volatile.serves(fs, case) && case.survives_torn_pages,
             On::Program | On::Failing => fs.needs.iter().any(|need| !need.is_bytes()) || fs.write_log,
         }
     }
 }
 
 /// The names of all cases of these file systems. Each is there once for everything that it can be on: `nova`, `nova@nvm`,
-/// `nova@eadr`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
+/// `nova@eadr`; `nilfs2@torn`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
 pub fn names(all: &'static [FsEntry]) -> Vec<String> {
     let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     let of = |(fs, case): (&FsEntry, &CrashCase)| {
-        let on = On::ALL.into_iter().filter(|on| on.serves(fs));
+        let on = On::ALL.into_iter().filter(|on| on.serves(fs, case));
         on.map(|on| format!("{}{}", case.name, on.suffix())).collect::<Vec<_>>()
     };
     cases.flat_map(of).collect()
@@ -172,7 +173,7 @@ pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
     let (bare, suffix) = name.split_at(name.find('@').unwrap_or(name.len()));
     let on = On::ALL.into_iter().find(|on| on.suffix() == suffix)?;
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs))?;
+    let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs, case))?;
     Some(Arc::new(Case { name: name.to_owned(), fs, case, on, drive: None }))
 }
 

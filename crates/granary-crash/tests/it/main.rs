@@ -3,6 +3,7 @@
 mod accessed;
 mod atomic;
 mod beyond;
+mod endless;
 mod erring;
 mod errors;
 mod exercise;
@@ -25,4 +26,5 @@ mod run;
 mod steps;
 mod tails;
 mod targets;
+mod torn;
 mod unnamed;
