@@ -26,7 +26,7 @@ pub struct Campaign {
     pub effort: Effort,
     /// At most so many power failures one after the other.
     pub nested: u32,
-    /// Block writes fail in each run ([`Explorer::write_errors`]).
+    /// Block writes fail in each run ([`Explorer::write_errors`]), and so do commands for metadata ([`Explorer::erring`]).
     pub errors: bool,
     /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in four does that behind its power failures.
     pub media: bool,
@@ -64,6 +64,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// One run in so many damages media, where not each does.
 const DAMAGING: u64 = 4;
+
+/// In one run in so many commands for metadata fail, where they do not in each.
+const ERRING: u64 = 8;
 
 /// When all ends, and how long the images of one run are looked at.
 #[derive(Clone)]
@@ -202,6 +205,9 @@ impl Campaign {
                 };
                 if !self.media && !ends && explorer.one_in(DAMAGING, seed, "damaging run") {
                     report.add(explorer.media_until(seed, &clock.over()));
+                }
+                if self.errors || !ends && explorer.one_in(ERRING, seed, "erring run") {
+                    report.add(explorer.erring_until(seed, &clock.over()));
                 }
                 if makes {
                     report.add(explorer.making_until(seed, &|| clock.end.is_over()));

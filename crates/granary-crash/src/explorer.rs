@@ -24,6 +24,7 @@
 //! kept ([`Explorer::keep`]).
 
 mod aim;
+mod erring;
 mod fewer;
 mod film;
 mod kept;

@@ -9,18 +9,19 @@
 //! ```
 //!
 //! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting commands does.
-//! Block writes can be made to fail, too: the host gets an error, the drive nothing. Pages can be made unreadable until they are written
+//! Commands can be made to fail, too (errors.rs): the host gets an error, the drive nothing. Pages can be made unreadable until they are written
 //! again. And the pages that a host writes can be noted, so that damage of media meets what is in use.
 //!
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
+mod errors;
 mod given;
 
+pub(crate) use errors::{MetadataErrors, WriteErrors, is_made};
 pub(crate) use given::Given;
 
 use granary_device::{Chain, Command, Devices, Drive, DriveError, DriveInfo, Role, Streamed, Structure};
-use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,28 +46,20 @@ pub(crate) trait Observer: Send + Sync {
 /// The observer, and the number of the command.
 type Told = (Arc<dyn Observer>, u64);
 
-/// Which writes fail.
-pub(crate) struct WriteErrors {
-    /// One in so many of those that have content of files.
-    pub(crate) one_in: u64,
-    pub(crate) random: Stream,
-}
-
-/// The error of a write that was made to fail.
-const MADE: &str = "a write was made to fail";
-
-/// Whether this is the error of a write that was made to fail.
-pub(crate) fn is_made(e: &DriveError) -> bool {
-    matches!(e, DriveError::Failed(why) if why == MADE)
-}
-
 /// A page of one of the devices.
 pub(crate) type DevicePage = (Role, u64);
+
+/// Commands, reads and loads in one life of the machine: a life that needs more does not end. How many the longest loads need was not
+/// measured; no run so far has met the limit.
+const MOST: u64 = 4_000_000;
 
 #[derive(Default)]
 struct State {
     commands: u64,
+    /// What [`MOST`] is about.
+    spent: u64,
     errors: Option<WriteErrors>,
+    metadata_errors: Option<MetadataErrors>,
     /// Pages that were written and not trimmed since, with what they hold; `None`: nobody wants to know.
     written: Option<BTreeMap<DevicePage, Structure>>,
     unreadable: BTreeSet<DevicePage>,
@@ -74,6 +67,18 @@ struct State {
     small: bool,
     trip: Option<Trip>,
     observer: Option<Arc<dyn Observer>>,
+}
+
+impl State {
+    /// # Panics
+    /// Where the life has had its commands: the panic is what is found.
+    fn spend(&mut self) {
+        self.spent += 1;
+        assert!(
+            self.spent <= MOST,
+            "it does not end: the drives had {MOST} commands and loads since power-on"
+        );
+    }
 }
 
 /// The count of commands over all devices of a host, and at which of them the power fails.
@@ -100,17 +105,6 @@ impl Faults {
     /// Lets the power fail at `trip`, counted from now; `None` disarms.
     pub fn arm(&self, trip: Option<Trip>) {
         self.state.lock().trip = trip;
-    }
-
-    /// Lets block writes of content fail from now on: the drive has none of their pages.
-    pub(crate) fn fail_writes(&self, errors: Option<WriteErrors>) {
-        self.state.lock().errors = errors;
-    }
-
-    fn write_fails(&self, what: Structure) -> bool {
-        let mut state = self.state.lock();
-        let errors = state.errors.as_mut().filter(|_| !what.is_metadata());
-        errors.is_some_and(|errors| errors.random.below(errors.one_in) == 0)
     }
 
     /// From now on, three quarters of each drive are told of, or again all of it.
@@ -173,7 +167,8 @@ impl Faults {
     /// # Errors
     /// The first that cannot.
     fn reads(&self, role: Role, pages: Range<u64>) -> Result<(), DriveError> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.spend();
         if state.unreadable.is_empty() {
             return Ok(());
         }
@@ -196,6 +191,7 @@ impl Faults {
     /// Counts a command. True: the power fails once the drive has it. And who is to be told that it has.
     fn count(&self) -> (bool, Option<Told>) {
         let mut state = self.state.lock();
+        state.spend();
         state.commands += 1;
         let n = state.commands;
         let observer = state.observer.clone().map(|o| (o, n));
@@ -277,6 +273,7 @@ impl Drive for Faulty {
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
+        self.faults.read_fails(what)?;
         self.faults.reads(self.role, pages_of(at, out.len()))?;
         self.inner.load(now, at, out, what)
     }
@@ -289,6 +286,7 @@ impl Drive for Faulty {
         out: &mut [Page],
         what: Structure,
     ) -> Result<Nanos, DriveError> {
+        self.faults.read_fails(what)?;
         self.faults.reads(self.role, pages_of(at, len))?;
         self.inner.load_pages(now, at, len, out, what)
     }
@@ -302,8 +300,10 @@ impl Drive for Faulty {
         fresh: &mut [Page],
         what: Structure,
     ) -> Chain {
-        let unreadable =
-            |(lpa, count): &(Lpa, usize)| self.faults.reads(self.role, lpa.0..lpa.0 + *count as u64).err();
+        let unreadable = |(lpa, count): &(Lpa, usize)| {
+            let readable = self.faults.read_fails(what);
+            readable.and_then(|()| self.faults.reads(self.role, lpa.0..lpa.0 + *count as u64)).err()
+        };
         // Runs before the first that cannot be read are as ever.
         let Some((n, e)) = runs.iter().enumerate().find_map(|(n, run)| Some((n, unreadable(run)?))) else {
             return self.inner.load_known(now, runs, until, known, fresh, what);
@@ -354,26 +354,24 @@ impl Drive for Faulty {
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         let given = self.command(&command);
         let pages = given.pages.map_or(0..0, |(first, count)| first..first + count);
-        let mut fails = false;
+        let fails = self.faults.change_fails(&command);
         let writes = match &command {
             Command::Write { what, .. } => Some(*what),
             Command::Vendor(own) => own.writes().map(|(.., what)| what),
             _ => None,
         };
-        if let Some(what) = writes {
-            fails = self.faults.write_fails(what);
-            if !fails {
-                self.faults.writes(self.role, pages.clone(), what, true);
-            }
+        if let Some(what) = writes.filter(|_| !fails) {
+            self.faults.writes(self.role, pages.clone(), what, true);
         }
         match &command {
-            Command::Read { .. } => self.faults.reads(self.role, pages)?,
+            Command::Read { what, .. } => {
+                self.faults.read_fails(*what)?;
+                self.faults.reads(self.role, pages)?;
+            }
             Command::Trim { .. } => self.faults.trims(self.role, pages),
             _ => {}
         }
-        self.pass(given, |d| {
-            if fails { Err(DriveError::Failed(MADE.to_owned())) } else { d.submit(now, command) }
-        })
+        self.pass(given, |d| if fails { Err(errors::made()) } else { d.submit(now, command) })
     }
 }
 

@@ -41,6 +41,7 @@ mod attributes;
 mod beyond;
 mod calls;
 mod content;
+mod doubt;
 mod exercise;
 mod model;
 mod names;
@@ -52,6 +53,7 @@ mod times;
 mod verify;
 
 pub(crate) use attributes::{ACCESS_LIST, DEFAULT_LIST, digest};
+pub(crate) use doubt::Shows;
 pub use exercise::exercise;
 pub(crate) use model::{Fate, Model, NodeId};
 pub(crate) use names::{NameChange, Place};

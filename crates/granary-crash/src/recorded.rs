@@ -16,6 +16,7 @@ mod attributes;
 mod budget;
 mod calls;
 mod client;
+mod doubt;
 mod mapped;
 mod numbers;
 mod tape;
@@ -25,6 +26,8 @@ pub use client::Recorded;
 pub(crate) use numbers::CallId;
 pub use numbers::Calls;
 pub(crate) use tape::{Answers, Begun, Tape};
+
+use doubt::in_doubt;
 
 use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId};
 use granary_units::{Dest, Payload};
@@ -152,14 +155,16 @@ impl<P: Posix> Scribe<P> {
             }
             return result;
         };
-        if result.is_ok() {
+        if in_doubt(&result) {
+            self.doubt(change, &[path]);
+        } else if result.is_ok() {
             let stat = self.inner.lstat(path)?;
             self.promises.with(|m| {
                 m.end_names(change, Fate::Done);
                 m.identify(id, stat.ino, &stat.attr);
             });
             self.inherited(dir, id, path)?;
-        } else if !matches!(result, Err(FsError::Drive(_))) {
+        } else {
             self.promises.with(|m| m.end_names(change, Fate::Failed));
         }
         result
@@ -179,7 +184,7 @@ impl<P: Posix> Scribe<P> {
         let result = call(&mut self.inner);
         if let Some((node, by)) = begun {
             // Where the drive failed it may have happened in part: it stays in flight.
-            if !matches!(result, Err(FsError::Drive(_))) {
+            if !in_doubt(&result) {
                 let fate = fate(&result);
                 self.promises.with(|m| end(m, node, by, fate));
             }
@@ -212,14 +217,16 @@ impl<P: Posix> Scribe<P> {
         let place = self.place(path).filter(|at| at.node.is_some());
         let begun = place.map(|at| self.promises.with(|m| m.begin_remove(&at)));
         let result = call(&mut self.inner);
-        self.renamed(begun, "remove", path, &result);
+        self.renamed(begun, "remove", &[path], &result);
         result
     }
 
-    fn renamed(&self, begun: Option<NameChange>, call: &str, path: &[u8], result: &Result<()>) {
+    /// A call ended that changes these names.
+    fn renamed(&mut self, begun: Option<NameChange>, call: &str, paths: &[&[u8]], result: &Result<()>) {
         match begun {
+            Some(change) if in_doubt(result) => self.doubt(change, paths),
             Some(change) => self.promises.with(|m| m.end_names(change, fate(result))),
-            None if result.is_ok() => self.confused(call, path),
+            None if result.is_ok() => self.confused(call, paths.first().copied().unwrap_or_default()),
             None => {}
         }
     }
@@ -304,7 +311,7 @@ impl<P: Posix> Scribe<P> {
         let written = match self.forward_write(fd, data, at) {
             Ok(written) => written,
             // It may have happened in part: it stays in flight. With O_DSYNC it may tell of an earlier write-back.
-            Err(e @ FsError::Drive(_)) => {
+            Err(e @ (FsError::Drive(_) | FsError::ReadOnly)) => {
                 self.promises.with(|m| m.fail_write(open.node, by));
                 self.told(fd, open.node);
                 return Err(e);

@@ -122,6 +122,8 @@ enum On {
     Eadr,
     /// The SSD has a volatile cache.
     Volatile,
+    /// The same, and what is lost of it may be a part of a page.
+    Torn,
     /// The SSD acknowledges block writes when flash holds them.
     Program,
     /// Programs and erases of the SSD's flash fail now and then.
@@ -129,7 +131,7 @@ enum On {
 }
 
 impl On {
-    const ALL: [On; 6] = [On::Usual, On::Nvm, On::Eadr, On::Volatile, On::Program, On::Failing];
+    const ALL: [On; 7] = [On::Usual, On::Nvm, On::Eadr, On::Volatile, On::Torn, On::Program, On::Failing];
 
     /// Behind the name of a case.
     fn suffix(self) -> &'static str {
@@ -138,9 +140,15 @@ impl On {
             On::Nvm => "@nvm",
             On::Eadr => "@eadr",
             On::Volatile => "@volatile",
+            On::Torn => "@torn",
             On::Program => "@program",
             On::Failing => "@failing",
         }
+    }
+
+    /// The SSD has a volatile cache.
+    fn is_volatile(self) -> bool {
+        matches!(self, On::Volatile | On::Torn)
     }
 
     /// Bytes are served by DIMMs.
@@ -149,7 +157,7 @@ impl On {
     }
 
     /// Whether a file system can be on it.
-    fn serves(self, fs: &FsEntry) -> bool {
+    fn serves(self, fs: &FsEntry, case: &CrashCase) -> bool {
         let bytes = fs.needs.iter().any(|need| need.is_bytes());
         match self {
             On::Usual => true,
@@ -157,17 +165,18 @@ impl On {
             On::Eadr => bytes && !fs.write_log,
             // The write log and BAM are battery-backed.
             On::Volatile => fs.needs.contains(&Need::Blocks) && !fs.write_log,
+            On::Torn => On::Volatile.serves(fs, case) && case.survives_torn_pages,
             On::Program | On::Failing => fs.needs.iter().any(|need| !need.is_bytes()) || fs.write_log,
         }
     }
 }
 
 /// The names of all cases of these file systems. Each is there once for everything that it can be on: `nova`, `nova@nvm`,
-/// `nova@eadr`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
+/// `nova@eadr`; `nilfs2@torn`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
 pub fn names(all: &'static [FsEntry]) -> Vec<String> {
     let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     let of = |(fs, case): (&FsEntry, &CrashCase)| {
-        let on = On::ALL.into_iter().filter(|on| on.serves(fs));
+        let on = On::ALL.into_iter().filter(|on| on.serves(fs, case));
         on.map(|on| format!("{}{}", case.name, on.suffix())).collect::<Vec<_>>()
     };
     cases.flat_map(of).collect()
@@ -178,7 +187,7 @@ pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
     let (bare, suffix) = name.split_at(name.find('@').unwrap_or(name.len()));
     let on = On::ALL.into_iter().find(|on| on.suffix() == suffix)?;
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs))?;
+    let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs, case))?;
     Some(Arc::new(Case { name: name.to_owned(), fs, case, on, drive: None }))
 }
 
@@ -229,7 +238,7 @@ impl Case {
     fn ssd_config(&self) -> DriveConfig {
         let mode = if self.fs.write_log { Mode::Log } else { Mode::Cache };
         let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
-        c.firmware.volatile_cache = self.on == On::Volatile;
+        (c.firmware.volatile_cache, c.firmware.tears_pages) = (self.on.is_volatile(), self.on == On::Torn);
         if self.on == On::Program {
             (c.firmware.write_ack, c.firmware.cache_write_ack) = (WriteAck::Program, None);
         }
@@ -244,7 +253,7 @@ impl Case {
         c.firmware.write_buffer = Bytes::kib(64);
         c.firmware.power_on = Nanos::from_micros(100);
         // Few dies where the write buffer is volatile: a page whose program was begun is kept, so some must wait for theirs.
-        let ways = if self.on == On::Volatile { 2 } else { 4 };
+        let ways = if self.on.is_volatile() { 2 } else { 4 };
         c.flash.geometry =
             Geometry { channels: ways, ways, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
         c.flash = c.flash.with_capacity(Bytes::mib(64));
@@ -330,7 +339,9 @@ impl Target for Case {
 
     fn pages_are_whole(&self) -> bool {
         let below = std::iter::successors(self.fs.below, |fs| fs.below);
-        self.case.pages_are_whole && below.map(|fs| self.case_of(fs)).all(|case| case.pages_are_whole)
+        self.on != On::Torn
+            && self.case.pages_are_whole
+            && below.map(|fs| self.case_of(fs)).all(|case| case.pages_are_whole)
     }
 
     fn cuts_are_finished(&self) -> bool {

@@ -130,6 +130,8 @@ impl F2fs {
         marks: Option<&dyn Fn(&Footer) -> u32>,
     ) -> Result<(Ticket, Nanos)> {
         let mut chain = self.chain.lock();
+        // Roll-forward does not find what comes behind a node that is missing: another's write may have failed meanwhile.
+        self.working()?;
         let version = self.last.lock().version;
         let mut batch = Batch::with_capacity(list.len());
         let mut result = Ok(());
@@ -140,9 +142,17 @@ impl F2fs {
             }
         }
         self.stats.lock().nodes += batch.len() as u64;
-        let ticket = self.submit(batch)?;
-        *chain = (*chain).max(ticket.done());
-        result.map(|()| (ticket, *chain))
+        let written = self.submit(batch);
+        if let Ok(ticket) = &written {
+            *chain = (*chain).max(ticket.done());
+        }
+        let done = written.and_then(|ticket| result.map(|()| (ticket, *chain)));
+        // The node address table knows places by now that hold no nodes: no checkpoint may make that durable.
+        done.inspect_err(|e| {
+            if *e != FsError::NoSpace {
+                self.broken.store(true, Relaxed);
+            }
+        })
     }
 
     fn place_node(

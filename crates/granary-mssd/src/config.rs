@@ -187,6 +187,9 @@ pub struct FirmwareConfig {
     /// capacitors keep it, and FLUSH has nothing to do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub volatile_cache: bool,
+    /// With `volatile_cache`: a page that no FLUSH covers may get to flash in part, by sectors of 512 B (NVMe: an AWUPF below a page).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tears_pages: bool,
     /// With `volatile_cache`: time of a FLUSH beyond the programs that it waits for, ns.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub flush_cost: Nanos,
@@ -609,6 +612,9 @@ impl DriveConfig {
         if f.flush_cost > Nanos::ZERO && !f.volatile_cache {
             refuse("firmware.flush_cost", "is of a volatile_cache: without one FLUSH has nothing to do")?;
         }
+        if f.tears_pages && !f.volatile_cache {
+            refuse("firmware.tears_pages", "is of a volatile_cache: what capacitors keep is whole")?;
+        }
         if f.flush_cost > Nanos::from_secs(1) {
             refuse("firmware.flush_cost", "is longer than a second; it is in nanoseconds")?;
         }
@@ -682,6 +688,7 @@ impl FirmwareConfig {
             write_ack: WriteAck::default(),
             cache_write_ack: None,
             volatile_cache: false,
+            tears_pages: false,
             flush_cost: Nanos::ZERO,
             cores: cores(),
             clock_mhz: clock(),

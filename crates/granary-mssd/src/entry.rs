@@ -87,7 +87,7 @@ pub const LOG: DriveEntry = DriveEntry {
 pub const CACHE: DriveEntry = DriveEntry {
     name: "cache",
     about: "write-back cache of 4 KiB pages (the baselines of ByteFS, section 5.1)",
-    options: &["cache", "cache_write_ack", "volatile_cache", "flush_cost"],
+    options: &["cache", "cache_write_ack", "volatile_cache", "tears_pages", "flush_cost"],
     on_images: true,
     firmware: |config| Ok(Box::new(Cache::new(config))),
     victims: None,

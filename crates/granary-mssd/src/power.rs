@@ -21,6 +21,17 @@ use granary_units::{Lpa, Nanos, Page, TxId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 
+/// Which lines of a page have got to the medium, where it tears: some of its sectors of 512 B and not all. `None`: all of it has. Nothing is
+/// drawn where pages are whole.
+pub fn torn(random: &mut Stream, tears: bool) -> Option<u64> {
+    if !tears || random.chance(0.5) {
+        return None;
+    }
+    const SECTORS: u64 = 8;
+    let sectors = 1 + random.below((1 << SECTORS) - 2);
+    Some((0..SECTORS).filter(|n| sectors >> n & 1 == 1).map(|n| 0xff << (n * 8)).sum())
+}
+
 /// What a command does to the drive's state.
 #[derive(Clone, Debug)]
 pub enum Effect {

@@ -118,6 +118,7 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
         mount,
         pages_are_whole: true,
         cuts_are_finished: true,
+        survives_torn_pages: true,
         ..CrashCase::plain(name)
     }
 }

@@ -87,5 +87,10 @@ pub const PHFS: FsEntry = FsEntry {
 
 /// Every call is durable when it returns.
 const fn case(name: &'static str) -> CrashCase {
-    CrashCase { every_call_is_durable: true, cuts_are_finished: true, ..CrashCase::plain(name) }
+    CrashCase {
+        every_call_is_durable: true,
+        cuts_are_finished: true,
+        survives_torn_pages: true,
+        ..CrashCase::plain(name)
+    }
 }

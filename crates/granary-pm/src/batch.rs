@@ -45,6 +45,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// The drive's, here and below.
     pub fn put(&mut self, at: u64, data: &[u8], what: Structure) -> Result<()> {
+        self.pm.working()?;
         if self.pm.redo.is_some() {
             self.gathered.push(Change { at, bytes: data.to_vec(), what, streamed: false });
             return Ok(());
@@ -71,6 +72,7 @@ impl<'a> Batch<'a> {
 
     /// Stores a whole block past the caches.
     pub fn stream_page(&mut self, block: u64, page: &Page, what: Structure) -> Result<()> {
+        self.pm.working()?;
         if self.gathers_streams() {
             self.gathered.push(page_change(block, page, what));
             return Ok(());
@@ -83,6 +85,7 @@ impl<'a> Batch<'a> {
 
     /// Stores data past the caches; a fill is in phase with the address.
     pub fn stream(&mut self, at: u64, data: Payload<'_>, what: Structure) -> Result<()> {
+        self.pm.working()?;
         if self.gathers_streams() {
             let mut bytes = vec![0; data.len()];
             data.copy_to(at, &mut bytes);

@@ -36,11 +36,11 @@ pub use free::{FreeLists, From};
 pub use redo::{Keep, RedoConfig, RedoLog, RedoStats};
 pub use used::{Used, merged};
 
-use granary_device::{DriveInfo, Port, Structure};
+use granary_device::{DriveError, DriveInfo, Port, Structure};
 use granary_units::{ByteAddr, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Bytes in a block, as a `u64`.
 pub const BLOCK: u64 = PAGE_SIZE as u64;
@@ -82,6 +82,9 @@ pub struct Pm {
     streamed: AtomicU64,
     fences: AtomicU64,
     verifies: AtomicU64,
+    /// A load of metadata that fails ends all stores ([`Pm::stopping`]).
+    stops: bool,
+    stopped: AtomicBool,
 }
 
 impl Pm {
@@ -89,7 +92,30 @@ impl Pm {
     pub fn new(port: Port) -> Pm {
         let zero = AtomicU64::default;
         let (posted, verified, lines) = (zero(), zero(), zero());
-        Pm { port, redo: None, posted, verified, lines, streamed: zero(), fences: zero(), verifies: zero() }
+        let (stops, stopped) = (false, AtomicBool::new(false));
+        let (streamed, fences, verifies) = (zero(), zero(), zero());
+        Pm { port, redo: None, posted, verified, lines, streamed, fences, verifies, stops, stopped }
+    }
+
+    /// The same, which takes no stores any more once a load of metadata has failed: a change that ends half way because of that stays as a
+    /// power failure would leave it, until a mount recovers it.
+    pub fn stopping(self) -> Pm {
+        Pm { stops: true, ..self }
+    }
+
+    /// Whether it takes stores.
+    ///
+    /// # Errors
+    /// `ReadOnly`: it does not, see [`Pm::stopping`].
+    pub(crate) fn working(&self) -> Result<()> {
+        if self.stopped.load(Relaxed) { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    fn loaded<T>(&self, loaded: Result<T, DriveError>, what: Structure) -> Result<T> {
+        if loaded.is_err() && self.stops && what.is_metadata() {
+            self.stopped.store(true, Relaxed);
+        }
+        Ok(loaded?)
     }
 
     /// The same, whose batches are transactions of a redo log.
@@ -132,7 +158,7 @@ impl Pm {
     /// # Errors
     /// The drive's, here and below.
     pub fn load(&self, at: u64, out: &mut [u8], what: Structure) -> Result<()> {
-        Ok(self.port.load(ByteAddr(at), out, what)?)
+        self.loaded(self.port.load(ByteAddr(at), out, what), what)
     }
 
     /// Loads a whole block.
@@ -145,7 +171,7 @@ impl Pm {
 
     /// Loads `at..at + len` into the pages that hold these bytes; the rest of the first and last means nothing.
     pub fn load_pages(&self, at: u64, len: usize, out: &mut [Page], what: Structure) -> Result<()> {
-        Ok(self.port.load_pages(ByteAddr(at), len, out, what)?)
+        self.loaded(self.port.load_pages(ByteAddr(at), len, out, what), what)
     }
 
     /// Loads runs of whole blocks (first block, number of blocks) whose content is known, until one holds anything else: see
@@ -157,7 +183,7 @@ impl Pm {
         fresh: &mut [Page],
         what: Structure,
     ) -> Result<(usize, u64)> {
-        Ok(self.port.load_known(runs, known, fresh, what)?)
+        self.loaded(self.port.load_known(runs, known, fresh, what), what)
     }
 
     /// Stores that belong together.

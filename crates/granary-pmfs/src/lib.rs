@@ -51,8 +51,9 @@ use crate::layout::superblock::Superblock;
 use crate::table::Table;
 use granary_pm::{BLOCK, Batch, FreeLists, Pm, PmStats, RedoStats};
 use granary_sim::sync::{Mutex, RwLock};
-use granary_vfs::{Attr, Generations, Ino, Inode, Loaded, Result};
+use granary_vfs::{Attr, FsError, Generations, Ino, Inode, Loaded, Result};
 use rustc_hash::FxHashMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
@@ -111,6 +112,8 @@ pub struct Pmfs {
     dentries: Option<Dentries>,
     superblock: Superblock,
     recovery: Recovery,
+    /// A change ended half way because the drive failed: recovery finishes it, and until then nothing else may change.
+    broken: AtomicBool,
 }
 
 fn node(inode: &Inode) -> &Node {
@@ -146,10 +149,20 @@ impl Pmfs {
         block > self.superblock.table() && block < self.data_end
     }
 
-    /// Stores of one operation. Where it fails, what it prepared is written back all the same.
+    /// Whether anything may change.
+    fn working(&self) -> Result<()> {
+        if self.broken.load(Relaxed) { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Stores of one operation. Where it fails, what it prepared is written back all the same. Where the drive fails, nothing
+    /// changes behind it: a cut that is half done, for one, would be finished at recovery over what is written later.
     fn stores<T>(&self, operation: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
+        self.working()?;
         let mut batch = self.pm.batch();
         let result = operation(&mut batch);
+        if let Err(FsError::Drive(_) | FsError::Corrupt(_)) = &result {
+            self.broken.store(true, Relaxed);
+        }
         match self.protocol {
             Protocol::Undo(_) if result.is_err() => {
                 // A second error of the drive says nothing new.

@@ -25,6 +25,7 @@ use granary_sim::sync::Mutex;
 use granary_units::Page;
 use granary_vfs::{Generations, Ino, Result};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What mount found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +120,7 @@ fn mount_by(
         protocol,
         table: Mutex::new(Table { pieces, next: 2, free: Vec::new() }),
         list: Mutex::default(),
+        broken: AtomicBool::new(false),
         nodes: Default::default(),
         generations: Generations::of_mount(sb.mounts),
         hints: Hints::default(),

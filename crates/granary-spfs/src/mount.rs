@@ -45,7 +45,7 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, access: Acc
         return Err(FsError::Invalid);
     }
     let clean = is_clean(&port)?;
-    let pm = Pm::new(port);
+    let pm = Pm::new(port).stopping();
     let sb = Superblock::read(&pm)?;
     let lower = Lower::new(lower);
     let mut recovery = Recovery { clean, ..Recovery::default() };

@@ -8,7 +8,7 @@ use toml::Table;
 
 /// Sections, by their last name, and keys of them that are left out at their usual value: images and testbeds of before such a key
 /// was there stay the same text.
-const USUAL: [(&str, &str); 12] = [
+const USUAL: [(&str, &str); 13] = [
     ("bam", "names"),
     ("costs", "admission"),
     ("costs", "command_build"),
@@ -17,6 +17,7 @@ const USUAL: [(&str, &str); 12] = [
     ("costs", "library_call"),
     ("drive", "window"),
     ("firmware", "flush_cost"),
+    ("firmware", "tears_pages"),
     ("firmware", "volatile_cache"),
     ("flash", "mapping_unit"),
     ("link", "half_duplex"),
@@ -70,8 +71,11 @@ mod tests {
         for (section, key) in USUAL {
             let path = keys(&plain).into_iter().find(|k| k.ends_with(&format!("{section}.{key}")));
             let Some(path) = path else { continue };
-            let value =
-                if ["window", "volatile_cache", "half_duplex"].contains(&key) { "false" } else { "0" };
+            let value = if ["window", "volatile_cache", "tears_pages", "half_duplex"].contains(&key) {
+                "false"
+            } else {
+                "0"
+            };
             testbed(&[&format!("{path}={value}")]).map(drop).unwrap_or_else(|e| {
                 assert!(!e.to_string().contains("no key"), "{e}");
             });

@@ -26,6 +26,8 @@ pub enum Phase {
     Damaged,
     /// While damaged media are repaired.
     Repair,
+    /// None, too: commands for metadata fail; places are numbers of tries.
+    Erring,
 }
 
 /// When, from the beginning of the phase.
@@ -69,6 +71,7 @@ impl fmt::Display for Place {
             Phase::Making => "m",
             Phase::Damaged => "d",
             Phase::Repair => "f",
+            Phase::Erring => "i",
             Phase::Recovery => "r",
             Phase::Load => "l",
             Phase::Remount => "c",
@@ -102,6 +105,7 @@ fn place(text: &str) -> Option<Place> {
         ("m", rest) => (Phase::Making, rest),
         ("d", rest) => (Phase::Damaged, rest),
         ("f", rest) => (Phase::Repair, rest),
+        ("i", rest) => (Phase::Erring, rest),
         _ => return None,
     };
     let (at, draw) = rest.split_once('.')?;
@@ -134,9 +138,17 @@ mod tests {
 
     #[test]
     fn a_path_is_read_back_from_its_text() {
-        for text in
-            ["", "l812+.0", "lt40512.3", "l9+.x12", "l1-.0/r3+.1/l9+.2", "m3+.1", "c7-.0", "d7-.0/f3+.1"]
-        {
+        for text in [
+            "",
+            "l812+.0",
+            "lt40512.3",
+            "l9+.x12",
+            "l1-.0/r3+.1/l9+.2",
+            "m3+.1",
+            "c7-.0",
+            "d7-.0/f3+.1",
+            "i7-.0",
+        ] {
             assert_eq!(text.parse::<Path>().expect("a path").to_string(), text);
         }
         for wrong in ["x1+.0", "l1+", "l+.0", "l1*.0", "r", "l1+.0/", "lt.0", "é"] {

@@ -26,6 +26,8 @@ pub struct Coverage {
     pub bytes: u64,
     /// Damages of media.
     pub damages: Damages,
+    /// Commands for metadata that failed.
+    pub errors: u64,
 }
 
 /// The outcomes of damages of media: each has one of these.
@@ -54,6 +56,7 @@ impl Coverage {
         self.files += other.files;
         self.bytes += other.bytes;
         self.damages.add(&other.damages);
+        self.errors += other.errors;
     }
 }
 

@@ -170,6 +170,7 @@ impl Explorer {
                 return self.cut_again(seed, path, &images, self.loss.as_ref(), before);
             }
             [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path).1,
+            [place] if place.phase == Phase::Erring => return self.erring_again(seed, place),
             _ => {}
         }
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();

@@ -83,6 +83,7 @@ fn when(place: &Place, command: Option<&str>) -> String {
         Phase::Remount => "in the mount behind a clean unmount",
         Phase::Making => "in mkfs",
         Phase::Damaged | Phase::Repair => "in a repair",
+        Phase::Erring => "behind errors of metadata",
     };
     let command = command.unwrap_or("a command");
     match place.at {

@@ -136,6 +136,8 @@ pub(crate) struct Model {
     pub(super) durable_calls: bool,
     /// Writes of the drive are made to fail.
     pub(crate) writes_fail: bool,
+    /// A call failed, and nobody can say what its names mean since: nothing can be compared any more.
+    pub(super) astray: bool,
     /// Inode numbers may be others after the next mount.
     pub(super) loose_inodes: bool,
     /// The calls, where somebody wants to hear them.
@@ -159,6 +161,7 @@ impl Model {
             whole_renames: true,
             durable_calls: false,
             writes_fail: false,
+            astray: false,
             loose_inodes: false,
             whole_pages: false,
             clock: None,

@@ -23,13 +23,13 @@ pub(crate) struct Place {
 pub(crate) struct NameChange {
     pub(crate) by: StampId,
     /// The names it changes and what they become.
-    at: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
+    pub(super) at: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
     /// Whether an `fsync` of what got a name promises the name.
     promises: bool,
     /// Nodes that lose a name.
-    losers: Vec<NodeId>,
+    pub(super) losers: Vec<NodeId>,
     /// Nodes that were there before and whose times it moves, and the stamps of these times.
-    touched: Vec<(NodeId, StampId)>,
+    pub(super) touched: Vec<(NodeId, StampId)>,
 }
 
 impl Model {

@@ -31,6 +31,12 @@ impl<T: Copy + PartialEq> Register<T> {
         self.versions.iter().find(|v| v.0 == by).map(|v| v.1)
     }
 
+    /// What the load saw before a change that is still known.
+    pub(crate) fn before(&self, by: StampId) -> Option<T> {
+        let nth = self.versions.iter().position(|v| v.0 == by)?;
+        self.versions[..nth].last().map(|v| v.1)
+    }
+
     /// The values of all other changes that are still known.
     pub(crate) fn all_but(&self, by: StampId) -> impl Iterator<Item = T> + '_ {
         self.versions.iter().filter(move |v| v.0 != by).map(|v| v.1)

@@ -105,6 +105,9 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     }
     walk.renames();
     walk.everything_promised();
+    if model.astray {
+        walk.violations.clear();
+    }
     let Walk { out, violations, files, bytes, errors, wrong_files, .. } = walk;
     Verdict { violations, errors, wrong_files, files, bytes, recovered: out }
 }

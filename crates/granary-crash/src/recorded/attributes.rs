@@ -34,7 +34,8 @@ impl<P: Posix> Scribe<P> {
         let mode = match result {
             Ok(()) => Some(self.inner.stat(path)?.attr.mode),
             // The mode goes first: it may have changed. The change stays in flight.
-            Err(FsError::NoSpace | FsError::Drive(_) | FsError::Corrupt(_)) => return result,
+            Err(FsError::NoSpace) => return result,
+            Err(_) if super::doubt::in_doubt(&result) => return result,
             Err(_) => None,
         };
         self.promises.with(|m| m.end_access_list(node, by, mode));

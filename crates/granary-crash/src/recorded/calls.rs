@@ -1,11 +1,12 @@
 //! The calls of a client as its [`Scribe`] writes them down, one by one.
 
+use super::doubt::in_doubt;
 use super::{Scribe, cut, fate, show};
 use crate::oracle::{Fate, Model};
 use granary_units::{Dest, Payload};
 use granary_vfs::{
-    Allocate, Cred, Dirent, Fd, FileKind, FsError, MapHow, MapId, OpenFlags, Posix, RenameFlags, Result,
-    SetTime, SetXattr, Whence,
+    Allocate, Cred, Dirent, Fd, FileKind, MapHow, MapId, OpenFlags, Posix, RenameFlags, Result, SetTime,
+    SetXattr, Whence,
 };
 
 impl<P: Posix> Posix for Scribe<P> {
@@ -25,12 +26,14 @@ impl<P: Posix> Posix for Scribe<P> {
         let cuts = flags.contains(OpenFlags::TRUNC) && flags.writes();
         let cut = exists.filter(|_| cuts).map(|id| (id, self.promises.with(|m| m.begin_truncate(id, 0))));
         let result = self.inner.open(path, flags, mode);
-        if let Some((id, by)) = cut {
+        if let Some((id, by)) = cut.filter(|_| !in_doubt(&result)) {
             self.promises.with(|m| m.end_truncate(id, by, fate(&result)));
         }
         let Ok(fd) = result else {
-            if let Some((change, _)) = begun.filter(|_| !matches!(result, Err(FsError::Drive(_)))) {
-                self.promises.with(|m| m.end_names(change, Fate::Failed));
+            match begun {
+                Some((change, _)) if in_doubt(&result) => self.doubt(change, &[path]),
+                Some((change, _)) => self.promises.with(|m| m.end_names(change, Fate::Failed)),
+                None => {}
             }
             return result;
         };
@@ -236,7 +239,7 @@ impl<P: Posix> Posix for Scribe<P> {
             _ => None,
         };
         let result = self.inner.rename_with(from, to, flags);
-        self.renamed(begun, "rename", from, &result);
+        self.renamed(begun, "rename", &[from, to], &result);
         result
     }
 
@@ -248,7 +251,7 @@ impl<P: Posix> Posix for Scribe<P> {
             _ => None,
         };
         let result = self.inner.link(old, new);
-        self.renamed(begun, "link", old, &result);
+        self.renamed(begun, "link", &[new], &result);
         result
     }
 
@@ -264,7 +267,7 @@ impl<P: Posix> Posix for Scribe<P> {
             _ => None,
         };
         let result = self.inner.link_open(fd, new);
-        self.renamed(begun, "link", new, &result);
+        self.renamed(begun, "link", &[new], &result);
         result
     }
 

@@ -23,6 +23,7 @@ mod programs;
 use crate::config::WriteAck;
 use crate::firmware::Cores;
 use crate::firmware::store::Store;
+use crate::power::torn;
 use crate::saved::medium::ImageMedium;
 use granary_device::BufferCounters;
 use granary_device::DriveError;
@@ -628,16 +629,26 @@ impl Backend {
         end
     }
 
-    /// The power of a volatile buffer fails: each page that waits has got to flash in time or is lost.
-    pub fn lose(&mut self, random: &mut Stream) {
+    /// The power of a volatile buffer fails: each page that waits has got to flash in time or is lost; where `tears`, in part.
+    ///
+    /// # Errors
+    /// Flash errors.
+    pub fn lose(&mut self, random: &mut Stream, tears: bool) -> Result<(), DriveError> {
         let waiting: Vec<Lpa> = self.waiting.iter().map(|&slot| self.slots[slot as usize].lpa).collect();
         for lpa in waiting {
             // True is the page that is gone.
             let kept = |random: &mut Stream| u64::from(!random.chance(0.5));
             if random.fate(Thing::Page("buffered", lpa.0), 1, kept) == 0 {
                 self.drop_buffered(lpa);
+            } else if let Some(sectors) = torn(random, tears) {
+                let new = self.peek(lpa)?;
+                self.drop_buffered(lpa);
+                let mut page = self.peek(lpa)?;
+                page.merge_lines(&new, sectors);
+                self.write(Nanos::ZERO, lpa, page, Cause::Host)?;
             }
         }
+        Ok(())
     }
 
     /// Power is back at `at`: the buffer kept its pages; the flash has what had been issued.

@@ -85,6 +85,8 @@ pub struct Cache {
     behind: units::Behind,
     /// Power failures take what no FLUSH has written back.
     volatile: bool,
+    /// Pages may get to flash in part.
+    tears: bool,
     by_page: FxHashMap<Lpa, u32>,
     chain: Chain,
     /// When the page that came last had a slot.
@@ -111,6 +113,7 @@ impl Cache {
             unit: config.flash.unit_pages(),
             behind: units::Behind::new(config),
             volatile: config.firmware.volatile_cache,
+            tears: config.firmware.tears_pages,
             by_page: FxHashMap::default(),
             chain: Chain::default(),
             admitted: Nanos::ZERO,

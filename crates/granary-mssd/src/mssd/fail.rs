@@ -12,7 +12,7 @@
 use super::State;
 use crate::config::DriveConfig;
 use crate::firmware::bam::Bam;
-use crate::power::Effect;
+use crate::power::{Effect, torn};
 use granary_device::DriveError;
 use granary_sim::rng::{Stream, Thing};
 use granary_units::{Lpa, Nanos};
@@ -103,7 +103,18 @@ impl State {
             self.fault.get_or_insert(e);
         }
         self.backend.owe(false);
-        for effect in self.in_flight.torn(random) {
+        for mut effect in self.in_flight.torn(random) {
+            if let Effect::Write(lpa, page) = &mut effect
+                && let Some(sectors) = torn(random, c.firmware.tears_pages)
+            {
+                match self.firmware.peek(&self.backend, *lpa) {
+                    Ok(mut old) => {
+                        old.merge_lines(page, sectors);
+                        *page = old;
+                    }
+                    Err(e) => drop(self.fault.get_or_insert(e)),
+                }
+            }
             self.apply(now, effect);
         }
         self.post_survivors(c, now, |line| random.survives(Thing::Line("combined", line)));

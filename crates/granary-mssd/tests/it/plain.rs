@@ -332,3 +332,33 @@ fn what_cannot_be_is_refused_with_the_key() {
         assert!(said.contains(word), "{word}: {said}");
     }
 }
+
+/// A page that no FLUSH covers, written over one that a FLUSH covers: each sector of 512 B is one of the two, in a page of one kind where
+/// nothing tears.
+#[test]
+fn a_page_that_was_not_flushed_tears_at_its_sectors_where_the_drive_says_so() {
+    for tears in [false, true] {
+        let mut torn = 0;
+        for seed in 0..100 {
+            let d = drive(|c| (c.firmware.volatile_cache, c.firmware.tears_pages) = (true, tears));
+            d.track_in_flight(true);
+            let written = write(&d, Nanos::ZERO, 0, &[Page::word(1)]);
+            let flushed = d.submit(written, Command::Flush).expect("flushes");
+            let done = write(&d, flushed, 0, &[Page::word(2)]);
+            // In half of the cases the command is still in flight.
+            let end = if seed % 2 == 0 { done } else { flushed + Nanos(1) };
+            d.power_fail(end, &mut Stream::new(seed, "power"));
+            d.power_on(end).expect("on");
+            let page = d.peek(Lpa(0)).expect("readable").to_bytes();
+            let words = page.chunks_exact(512).map(|sector| {
+                let mut words = sector.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("8")));
+                let first = words.next().expect("a word");
+                assert!([1, 2].contains(&first) && words.all(|word| word == first), "a sector is torn");
+                first
+            });
+            let all: Vec<u64> = words.collect();
+            torn += u64::from(all.iter().any(|word| *word != all[0]));
+        }
+        assert!(if tears { torn > 10 } else { torn == 0 }, "{torn} torn pages");
+    }
+}

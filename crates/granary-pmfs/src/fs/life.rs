@@ -69,6 +69,10 @@ impl Life for Pmfs {
     fn unmount(&self, _call: &Call<'_>) -> Result<()> {
         self.pm.batch().fence()?;
         self.pm.settle()?;
+        // An error of the drive has left a removal or a cut undone: the next mount finishes it.
+        if self.working().is_err() || !self.list.lock().is_empty() {
+            return Ok(());
+        }
         let Some(saved) = self.save_lists()? else {
             // No block is free for the lists: the next mount scans.
             return Ok(());

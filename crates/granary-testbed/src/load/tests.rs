@@ -37,6 +37,7 @@ fn set_reaches_keys_that_a_testbed_leaves_out() {
             "drive.firmware.bam",
             "drive.firmware.cache_write_ack",
             "drive.firmware.flush_cost",
+            "drive.firmware.tears_pages",
             "drive.firmware.volatile_cache",
             "drive.flash.mapping_unit",
             "drive.flash.read_retry_ns",

@@ -15,7 +15,7 @@ pub enum Mode {
     Linear,
     /// As sample, and of each image every state that the devices may be left in, up to 64
     Exhaustive,
-    /// As sample, and some writes of content fail in each run, not in one of eight: fsync must tell
+    /// As sample, and in each run, not in one of eight, some writes of content fail, and behind it commands for metadata do: fsync must tell
     Errors,
     /// No power failure: flipped bits, lost, stale, torn, misdirected and unreadable pages in what a run has left
     Media,

@@ -13,6 +13,7 @@
 use super::{Cache, Slot};
 use crate::config::DriveConfig;
 use crate::firmware::buffer::Backend;
+use crate::power::torn;
 use granary_device::DriveError;
 use granary_flash::Cause;
 use granary_sim::rng::{Stream, Thing};
@@ -85,7 +86,7 @@ impl Cache {
         Ok(done)
     }
 
-    /// The power fails: each page that no FLUSH has written back has got to flash in time or is as it was before; clean ones
+    /// The power fails: each page that no FLUSH has written back has got to flash in time, where it tears in part, or is as it was before; clean ones
     /// have to be read again.
     pub(super) fn lose(
         &mut self,
@@ -93,10 +94,16 @@ impl Cache {
         now: Nanos,
         random: &mut Stream,
     ) -> Result<(), DriveError> {
-        be.lose(random);
+        be.lose(random, self.tears)?;
         for slot in self.uses.iter().collect::<Vec<_>>() {
             let Slot { dirty, lpa, .. } = self.slots[slot as usize];
             if dirty && random.survives(Thing::Page("cached", lpa.0)) {
+                if let Some(sectors) = torn(random, self.tears) {
+                    let s = &mut self.slots[slot as usize];
+                    let mut page = be.peek(s.lpa)?;
+                    page.merge_lines(&s.page, sectors);
+                    s.page = page;
+                }
                 self.write_one(be, now, slot)?;
             }
             self.counters.forgotten += u64::from(self.slots[slot as usize].dirty);

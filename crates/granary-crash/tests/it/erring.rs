@@ -1,0 +1,105 @@
+//! Commands for metadata fail: no file system panics or hangs, and what is promised behind the errors is there on a drive that is well.
+
+use crate::liar::{Liar, Lie};
+use granary_crash::{Explorer, Path, Target};
+use granary_device::Devices;
+use granary_sim::HostCosts;
+use granary_vfs::{FileSystem, FsError, VfsConfig};
+use std::sync::Arc;
+
+fn explorer(target: Arc<dyn Target>, load: &str) -> Explorer {
+    Explorer::new(target, crate::targets::load(load).expect("a load")).expect("sound")
+}
+
+fn by_name(fs: &str) -> Arc<dyn Target> {
+    crate::targets::by_name(fs).expect("a target")
+}
+
+fn again(fs: &str, load: &str, seed: u64, path: &str) {
+    let path: Path = path.parse().expect("a path");
+    if let Err(failure) = explorer(by_name(fs), load).replay(seed, &path) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn what_was_promised_is_there_although_metadata_fail() {
+    for fs in ["bytefs", "ext4", "f2fs", "nilfs2", "nova@nvm", "pmfs@nvm", "devfs", "orchfs", "spfs+ext4"] {
+        let report = explorer(by_name(fs), "torture").erring(1);
+        assert!(report.failures.is_empty(), "{fs}: {report}");
+        assert!(report.coverage.errors > 0, "{fs}: nothing failed");
+    }
+}
+
+#[test]
+fn f2fs_writes_no_checkpoint_behind_a_node_that_is_missing() {
+    again("f2fs", "resize", 1, "i3-.0");
+    again("f2fs", "access", 4, "i11-.0");
+}
+
+#[test]
+fn pmfs_finishes_a_removal_that_the_drive_stopped() {
+    again("pmfs@nvm", "torture", 0, "i8-.0");
+}
+
+#[test]
+fn pmfs_writes_nothing_that_a_half_done_cut_would_take_away() {
+    again("pmfs@nvm", "resize", 1, "i2-.0");
+    again("devfs", "resize", 2, "i3-.0");
+}
+
+#[test]
+fn spfs_stores_nothing_behind_a_change_that_ended_half_way() {
+    again("spfs+ext4", "resize", 0, "i4-.0");
+}
+
+/// A file system whose promises are lies.
+struct Lying {
+    honest: Arc<dyn Target>,
+    lie: Lie,
+}
+
+impl Target for Lying {
+    fn name(&self) -> &str {
+        "lying"
+    }
+
+    fn devices(&self, seed: u64) -> Devices {
+        self.honest.devices(seed)
+    }
+
+    fn renames_are_whole(&self) -> bool {
+        self.honest.renames_are_whole()
+    }
+
+    fn times_are_durable(&self) -> bool {
+        false
+    }
+
+    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
+        self.honest.mkfs(devices)
+    }
+
+    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
+        Ok(Arc::new(Liar { inner: self.honest.mount(devices)?, lie: self.lie }))
+    }
+
+    fn vfs(&self) -> VfsConfig {
+        self.honest.vfs()
+    }
+
+    fn costs(&self) -> HostCosts {
+        self.honest.costs()
+    }
+}
+
+#[test]
+fn an_fsync_that_swallows_an_error_is_found() {
+    let lying = Arc::new(Lying { honest: by_name("ext4"), lie: Lie::Fsync });
+    let explorer = explorer(lying, "torture");
+    let report = explorer.erring(1);
+    let failure = report.failures.first().expect("a promise that was broken");
+    assert!(failure.stage.contains("errors of metadata"), "{failure}");
+    let again = explorer.replay(1, &failure.path).expect_err("it comes again");
+    assert_eq!(again.evidence, failure.evidence);
+}
