@@ -273,6 +273,13 @@ impl Explorer {
         life.live(machine)
     }
 
+    /// What is told of a life that never ends ([`crate::watch`]).
+    fn watched(&self, seed: u64, path: &Path) -> crate::watch::Watched {
+        let what = "it does not end, and asks no drive for anything".to_owned();
+        let failure = self.failure(seed, "a life".to_owned(), vec![what]);
+        crate::watch::over(Failure { path: path.clone(), ..failure })
+    }
+
     fn failure(&self, seed: u64, stage: String, evidence: Vec<String>) -> Failure {
         let (fs, load) = (self.target.name().into(), self.load.name().into());
         Failure {

@@ -22,6 +22,7 @@ mod load;
 mod oracle;
 mod recorded;
 pub mod target;
+mod watch;
 
 pub use campaign::{Campaign, Tally};
 pub use damage::{read_page, write_page};
@@ -39,3 +40,4 @@ pub use load::{
 pub use oracle::{Promises, Verdict, exercise};
 pub use recorded::{Budget, Calls, Recorded};
 pub use target::Target;
+pub use watch::longest as longest_life;

@@ -74,6 +74,7 @@ impl Explorer {
     fn try_errors(&self, seed: u64, n: u64) -> Result<u64, Failure> {
         let path =
             Path::default().then(Place { phase: Phase::Erring, at: At::Before(n), draw: 0, listed: false });
+        let _watched = self.watched(seed, &path);
         let fail = |stage: &str, evidence: Vec<String>| {
             let failure = self.failure(seed, format!("{stage} with errors of metadata"), evidence);
             Failure { path: path.clone(), errors: false, ..failure }

@@ -204,6 +204,7 @@ impl Explorer {
         let media = Media { devices: &raw, faults: &machine.faults, before, between, now: rest.now };
         let path =
             Path::default().then(Place { phase: Phase::Damaged, at: At::Before(n), draw: 0, listed: false });
+        let _watched = self.watched(seed, &path);
         let fail = |stage: &str, evidence: Vec<String>| {
             let failure = self.failure(seed, format!("{stage}, {damage}"), evidence);
             Failure { path: path.clone(), ..failure }

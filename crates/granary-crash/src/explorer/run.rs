@@ -252,6 +252,7 @@ impl Explorer {
         let Some(raw) = self.devices_of_run() else {
             return (Err(self.no_copy(seed)), Vec::new());
         };
+        let _watched = self.watched(seed, &Path::default());
         let errors = self.errors(seed);
         let mut promises = Machine::promises(&*self.target);
         if errors.is_some() {
@@ -297,6 +298,7 @@ impl Explorer {
         wanted: Places,
         report: &mut Report,
     ) -> Result<Vec<Image>, Failure> {
+        let _watched = self.watched(seed, path);
         let mut random = Stream::new(seed, &format!("life behind {path}"));
         let mission = Mission {
             jitter: jitter(&mut random),

@@ -115,6 +115,9 @@ pub struct CrashArgs {
     /// Runs at a time; one for each core of this machine where left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
+    /// Seconds after which a life (a recovery, a load, a check) that asks no drive for anything is told as a failure; the program ends then
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    pub patience: u64,
     /// Stop at the first failure
     #[arg(long)]
     pub stop: bool,

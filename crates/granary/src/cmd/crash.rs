@@ -6,6 +6,7 @@
 mod keep;
 mod kernel;
 mod told;
+mod watch;
 
 use crate::cli::crash::{CrashArgs, Mode, Replay};
 use crate::cmd::interrupt::Stop;
@@ -46,6 +47,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    watch::watch(args);
     let targets = targets(&args.fs)?;
     let loads = loads(&args.load)?;
     if let Some(path) = &args.keep_image {
