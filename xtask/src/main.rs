@@ -1,4 +1,5 @@
-//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask fuzz`.
+//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask fuzz`; and crates to begin
+//! from: `cargo xtask new-fs`, `cargo xtask new-drive`.
 //!
 //! Exit codes: 0 nothing found, 1 a check found something, 2 usage or environment.
 
@@ -9,6 +10,7 @@
 #[allow(dead_code, unused_macros, reason = "shared with the command line, which uses all of it")]
 mod out;
 mod fuzz;
+mod new;
 mod plants;
 mod soak;
 
@@ -16,7 +18,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Long checks of Granary")]
+#[command(name = "cargo xtask", about = "Long checks of Granary, and crates to begin from")]
 struct Cli {
     #[command(subcommand)]
     task: Task,
@@ -34,6 +36,10 @@ enum Task {
     Plants(plants::Args),
     /// Tries input from outside: images, headers, logs, commands, workloads, job files, testbeds, traces.
     Fuzz(fuzz::Args),
+    /// Makes and registers a crate to begin a file system of one's own from.
+    NewFs(new::Args),
+    /// Makes and registers a crate to begin a firmware of one's own from.
+    NewDrive(new::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +47,8 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::run(&args),
         Task::Plants(args) => plants::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::NewFs(args) => new::run(new::Kind::Fs, &args),
+        Task::NewDrive(args) => new::run(new::Kind::Drive, &args),
     };
     let found = found.and_then(|found| {
         out::finish().map_err(|e| format!("writing to stdout: {e}"))?;
