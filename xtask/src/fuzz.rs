@@ -1,8 +1,9 @@
 //! `cargo xtask fuzz`: inputs from outside by the hundred thousand, on stable, each under a number that replays it.
 
 use clap::Args as ClapArgs;
+use granary_fuzz::campaign::input;
 use granary_fuzz::{Kind, campaign};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `fuzz`.
 #[derive(ClapArgs)]
@@ -19,6 +20,9 @@ pub struct Args {
     /// Puts inputs that did what none may into this directory.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Writes the inputs into this directory and runs none of them: a corpus that cargo-fuzz can begin with.
+    #[arg(long, value_name = "DIR", conflicts_with = "keep")]
+    corpus: Option<PathBuf>,
 }
 
 /// Inputs between two lines of progress.
@@ -29,7 +33,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
     let all = || Kind::all().map(Kind::name).collect::<Vec<_>>();
     let names = if args.kind.is_empty() { all() } else { args.kind.clone() };
     let mut found = 0;
-    if let Some(dir) = &args.keep {
+    for dir in args.keep.iter().chain(&args.corpus) {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     }
     // A panic is told of below, with what replays it.
@@ -38,14 +42,21 @@ pub fn run(args: &Args) -> Result<u64, String> {
         let kind =
             Kind::named(&name).ok_or_else(|| format!("--kind {name}: there are {}", all().join(", ")))?;
         let (end, mut of_kind) = (args.from.saturating_add(args.runs), 0);
+        if let Some(dir) = &args.corpus {
+            let seeds = kind.seeds();
+            for number in args.from..end {
+                write(dir, &name, number, &input(kind, &seeds, number))?;
+            }
+            outln!("{name}: {} inputs in {}", args.runs, dir.display());
+            continue;
+        }
         for first in (args.from..end).step_by(TURN as usize) {
             for finding in campaign(kind, first..end.min(first.saturating_add(TURN))) {
                 of_kind += 1;
                 let replay = granary_fuzz::campaign::replay(kind, finding.number);
                 outln!("{name} {}: {}\n  replay: {replay}", finding.number, finding.what);
                 if let Some(dir) = &args.keep {
-                    let file = dir.join(format!("{name}-{}", finding.number));
-                    std::fs::write(&file, &finding.bytes).map_err(|e| format!("{}: {e}", file.display()))?;
+                    write(dir, &name, finding.number, &finding.bytes)?;
                 }
             }
         }
@@ -53,4 +64,10 @@ pub fn run(args: &Args) -> Result<u64, String> {
         found += of_kind;
     }
     Ok(found)
+}
+
+/// Writes one input under its kind and number.
+fn write(dir: &Path, name: &str, number: u64, bytes: &[u8]) -> Result<(), String> {
+    let file = dir.join(format!("{name}-{number}"));
+    std::fs::write(&file, bytes).map_err(|e| format!("{}: {e}", file.display()))
 }

@@ -100,7 +100,7 @@ impl Kind {
         files.extend(match self {
             Kind::Filebench => with_end(within(&workloads), "f"),
             Kind::Fio => with_end(within(&workloads), "fio"),
-            Kind::Testbed => with_end(within(&here.join("../../testbeds")), "toml"),
+            Kind::Testbed => with_end(within(&here.join("../granary-testbed/testbeds")), "toml"),
             _ => Vec::new(),
         });
         let mut seeds: Vec<Vec<u8>> = files.iter().filter_map(|file| std::fs::read(file).ok()).collect();

@@ -22,6 +22,20 @@ fn survives(name: &str) {
     assert!(told.is_empty(), "{}", told.join("\n"));
 }
 
+/// A directory that moved gave no seeds, and nobody was told.
+#[test]
+fn files_of_other_crates_are_seeds() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (kind, file) in [
+        (Kind::Testbed, "granary-testbed/testbeds/cxl.toml"),
+        (Kind::Filebench, "granary-workload/workloads/varmail.f"),
+        (Kind::Fio, "granary-workload/workloads/orchfs/fig19.fio"),
+    ] {
+        let bytes = std::fs::read(crates.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert!(kind.seeds().contains(&bytes), "{file} is no seed of {}", kind.name());
+    }
+}
+
 macro_rules! kinds {
     ($($test:ident: $name:literal,)*) => {
         $(#[test]
