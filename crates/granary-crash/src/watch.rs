@@ -13,8 +13,15 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Lives under way, by number: numbers ascend, so the first is the oldest.
-static UNDER_WAY: Mutex<(u64, BTreeMap<u64, (Instant, Failure)>)> = Mutex::new((0, BTreeMap::new()));
+/// Lives under way.
+struct Lives {
+    /// How many began.
+    began: u64,
+    /// By number: numbers ascend, so the first is the oldest.
+    under_way: BTreeMap<u64, (Instant, Failure)>,
+}
+
+static LIVES: Mutex<Lives> = Mutex::new(Lives { began: 0, under_way: BTreeMap::new() });
 
 #[allow(clippy::disallowed_methods, reason = "a loop in which nothing happens has no virtual time")]
 fn on_the_wall() -> Instant {
@@ -26,23 +33,23 @@ pub(crate) struct Watched(u64);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        UNDER_WAY.lock().1.remove(&self.0);
+        LIVES.lock().under_way.remove(&self.0);
     }
 }
 
 /// A life begins; `failure` is what is wrong should it never end.
 pub(crate) fn over(failure: Failure) -> Watched {
     let began = on_the_wall();
-    let all = &mut *UNDER_WAY.lock();
-    all.0 += 1;
-    all.1.insert(all.0, (began, failure));
-    Watched(all.0)
+    let lives = &mut *LIVES.lock();
+    lives.began += 1;
+    lives.under_way.insert(lives.began, (began, failure));
+    Watched(lives.began)
 }
 
 /// The life that has been under way longest, if that is more than `than`: as a failure that says so.
 pub fn longest(than: Duration) -> Option<Failure> {
-    let all = UNDER_WAY.lock();
-    let (began, failure) = all.1.values().next()?;
+    let lives = LIVES.lock();
+    let (began, failure) = lives.under_way.values().next()?;
     let spent = on_the_wall().saturating_duration_since(*began);
     (spent > than).then(|| failure.clone())
 }
