@@ -72,6 +72,4 @@ fn what_the_kernels_file_systems_do_not_take_is_refused() {
     assert!(err.contains("RUN:STATE"), "{err}");
     let (_, err) = crash(&["--kernel", "ext4", "--mode", "linear"], 2);
     assert!(err.contains("cannot be used with"), "{err}");
-    let (_, err) = crash(&["--fs", "ext4", "--keep-image", "here"], 2);
-    assert!(err.contains("goes with --kernel"), "{err}");
 }
