@@ -1,5 +1,5 @@
-//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask fuzz`; and crates to begin
-//! from: `cargo xtask new-fs`, `cargo xtask new-drive`.
+//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask
+//! fuzz`; and crates to begin from: `cargo xtask new-fs`, `cargo xtask new-drive`.
 //!
 //! Exit codes: 0 nothing found, 1 a check found something, 2 usage or environment.
 

@@ -26,7 +26,8 @@ pub struct Campaign {
     pub effort: Effort,
     /// At most so many power failures one after the other.
     pub nested: u32,
-    /// Block writes fail in each run ([`Explorer::write_errors`]), and so do commands for metadata ([`Explorer::erring`]).
+    /// Block writes fail in each run ([`Explorer::write_errors`]), and so do commands for metadata
+    /// ([`Explorer::erring`]).
     pub errors: bool,
     /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in four does that behind its power failures.
     pub media: bool,
@@ -34,7 +35,8 @@ pub struct Campaign {
     pub seed: u64,
     /// Crash points of each file system, at least, over all its loads.
     pub points: Option<u64>,
-    /// Time for all, on the clock of the wall. Without points and time, all loads must have an end ([`Load::runs`]).
+    /// Time for all, on the clock of the wall. Without points and time, all loads must have an end
+    /// ([`Load::runs`]).
     pub time: Option<Duration>,
     /// Workers.
     pub jobs: usize,

@@ -20,8 +20,8 @@
 //! readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of `check()` are failures
 //! like a broken promise.
 //! A failure is minimised where somebody asks: the fewest power failures and calls of the load that still lead to it
-//! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]). What the devices are left with can be
-//! kept ([`Explorer::keep`]).
+//! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]). The
+//! devices can be kept as the power failure leaves them ([`Explorer::keep`]).
 
 mod aim;
 mod erring;
@@ -53,6 +53,7 @@ pub use run::Effort;
 use crate::deadline::Deadline;
 use crate::load::Load;
 use crate::target::Target;
+use crate::watch::Watched;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
@@ -273,11 +274,10 @@ impl Explorer {
         life.live(machine)
     }
 
-    /// What is told of a life that never ends ([`crate::watch`]).
-    fn watched(&self, seed: u64, path: &Path) -> crate::watch::Watched {
-        let what = "it does not end, and asks no drive for anything".to_owned();
-        let failure = self.failure(seed, "a life".to_owned(), vec![what]);
-        crate::watch::over(Failure { path: path.clone(), ..failure })
+    /// The life at `path` begins; it is told of should it not end.
+    fn watched(&self, seed: u64, path: &Path) -> Watched {
+        let failure = self.failure(seed, "a life".to_owned(), Vec::new());
+        Watched::over(Failure { path: path.clone(), ..failure })
     }
 
     fn failure(&self, seed: u64, stage: String, evidence: Vec<String>) -> Failure {

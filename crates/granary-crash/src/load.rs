@@ -125,13 +125,13 @@ pub trait Load: Send + Sync {
         6
     }
 
-    /// What the run with this number does, where each does something else.
+    /// The load of the run with this number, where each has another.
     fn of_run(&self, _run: u64) -> Option<Arc<dyn Load>> {
         None
     }
 
-    /// Runs after which everything was done once; `None`: there is no end. Such runs are many and short: few images of each are looked at
-    /// ([`crate::Effort::BRIEF`]), and none damages media unasked.
+    /// Runs after which everything was done once; `None`: there is no end. Such runs are many and short: few
+    /// images of each are looked at ([`crate::Effort::BRIEF`]), and none damages media unasked.
     fn runs(&self) -> Option<u64> {
         None
     }

@@ -1,12 +1,13 @@
 //! [`longest`]: which life has been under way for too long, for somebody with a clock of this machine.
 //!
 //! ```text
-//!   worker   over(failure) ── a life: mount, load, check ── dropped        asks drives for ever: a limit of commands ends it
-//!   monitor        longest(2 min) -> the failure, with its replay line     asks no drive for anything: nothing can end it
+//!   worker    Watched::over(failure) ── a life: mount, load, check ── dropped
+//!   monitor         longest(5 min) -> the failure, with its replay line
 //! ```
 //!
-//! Virtual time stands still in a loop that waits for nothing, and a thread cannot be ended from outside. So whoever runs a campaign asks
-//! from a thread of its own, tells what it gets, and ends the process.
+//! A life that asks drives for ever meets a limit of commands (faulty.rs). In a loop that asks for nothing,
+//! virtual time stands still, and a thread cannot be ended from outside. So the monitor of a campaign tells
+//! what it gets, and ends the process.
 
 use crate::explorer::Failure;
 use parking_lot::Mutex;
@@ -37,19 +38,23 @@ impl Drop for Watched {
     }
 }
 
-/// A life begins; `failure` is what is wrong should it never end.
-pub(crate) fn over(failure: Failure) -> Watched {
-    let began = on_the_wall();
-    let lives = &mut *LIVES.lock();
-    lives.began += 1;
-    lives.under_way.insert(lives.began, (began, failure));
-    Watched(lives.began)
+impl Watched {
+    /// A life begins; `failure` says where.
+    pub(crate) fn over(failure: Failure) -> Watched {
+        let began = on_the_wall();
+        let lives = &mut *LIVES.lock();
+        lives.began += 1;
+        lives.under_way.insert(lives.began, (began, failure));
+        Watched(lives.began)
+    }
 }
 
-/// The life that has been under way longest, if that is more than `than`: as a failure that says so.
+/// The life that has been under way longest, if that is more than `than`: as a failure that says so. A
+/// process that was stopped and goes on counts the time between.
 pub fn longest(than: Duration) -> Option<Failure> {
     let lives = LIVES.lock();
     let (began, failure) = lives.under_way.values().next()?;
     let spent = on_the_wall().saturating_duration_since(*began);
-    (spent > than).then(|| failure.clone())
+    let evidence = [format!("it has not ended after {} s on the clock of this machine", spent.as_secs())];
+    (spent > than).then(|| Failure { evidence: evidence.into(), ..failure.clone() })
 }

@@ -110,7 +110,8 @@ impl F2fs {
         // Nobody may be writing it now.
         let _chain = self.chain.lock();
         let old = self.nat.set(nid, ino, NULL_ADDR)?;
-        // Not before: the look-up may wait for the drive, and cleaning would read the node again and have it written.
+        // Not before: the look-up may wait for the drive, and cleaning would read the node again and have it
+        // written.
         self.nodes.forget((ino, nid));
         if is_real(old.addr) {
             self.segs.lock().invalidate(old.addr)?;
@@ -130,7 +131,8 @@ impl F2fs {
         marks: Option<&dyn Fn(&Footer) -> u32>,
     ) -> Result<(Ticket, Nanos)> {
         let mut chain = self.chain.lock();
-        // Roll-forward does not find what comes behind a node that is missing: another's write may have failed meanwhile.
+        // Roll-forward does not find what comes behind a node that is missing: another's write may have
+        // failed meanwhile.
         self.working()?;
         let version = self.last.lock().version;
         let mut batch = Batch::with_capacity(list.len());

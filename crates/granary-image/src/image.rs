@@ -54,8 +54,8 @@ pub struct OpenOptions {
     /// Pages whose content goes through the redo log between two barriers of machine mode, before content goes to `flash`
     /// directly; 64 where left out.
     pub riders: Option<usize>,
-    /// The SSD does all at the same instants as one in memory. It is for images of power failures: what its process takes with it when it
-    /// dies is not on the image.
+    /// The SSD does all at the same instants as one in memory. It is for images of power failures: what its
+    /// process takes with it when it dies is not on the image.
     pub paced: bool,
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use toml::Table;
 
-/// What to keep.
+/// The image to be made.
 #[derive(Clone, Debug)]
 pub struct Keep<'a> {
     /// Name of the file system, as in the registry.
@@ -75,7 +75,7 @@ pub fn is_free(path: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What is left of an image that was not completed; the directory stays where it was `there` before.
+/// Removes an image that was not completed; the directory stays where it was `there` before.
 fn remove(path: &Path, there: bool) {
     // There is an error to tell already; what stays says that it is no image.
     let _ = std::fs::remove_dir_all(path);

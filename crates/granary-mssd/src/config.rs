@@ -187,7 +187,8 @@ pub struct FirmwareConfig {
     /// capacitors keep it, and FLUSH has nothing to do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub volatile_cache: bool,
-    /// With `volatile_cache`: a page that no FLUSH covers may get to flash in part, by sectors of 512 B (NVMe: an AWUPF below a page).
+    /// With `volatile_cache`: a page that no FLUSH covers may get to flash in part, by sectors of 512 B
+    /// (NVMe: an AWUPF below a page).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tears_pages: bool,
     /// With `volatile_cache`: time of a FLUSH beyond the programs that it waits for, ns.

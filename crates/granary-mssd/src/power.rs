@@ -21,8 +21,8 @@ use granary_units::{Lpa, Nanos, Page, TxId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 
-/// Which lines of a page have got to the medium, where it tears: some of its sectors of 512 B and not all. `None`: all of it has. Nothing is
-/// drawn where pages are whole.
+/// Which lines of a page have got to the medium, where it tears: some of its sectors of 512 B and not all.
+/// `None`: all of it has. Nothing is drawn where pages are whole.
 pub fn torn(random: &mut Stream, tears: bool) -> Option<u64> {
     if !tears || random.chance(0.5) {
         return None;

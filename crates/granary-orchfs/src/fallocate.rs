@@ -9,8 +9,8 @@
 //!
 //! An unwritten block reads as zeros, so that reserving and zeroing write nothing to the SSD.
 //!
-//! The edges of a range, which share a page with other bytes, may need a new page or block. So they are zeroed here, not by the vfs
-//! after the call: numbers for edges and pages are taken before anything changes.
+//! The edges of a range, which share a page with other bytes, may need a new page or block. So they are
+//! zeroed here, not by the vfs after the call: numbers for edges and pages are taken before anything changes.
 
 use crate::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
@@ -56,7 +56,8 @@ impl OrchFs {
                 self.execute(call.process, inode, grown, nothing, &stamp)?;
             }
         }
-        // Both lists have all their numbers before the first byte changes: `NoSpace` leaves everything as it was.
+        // Both lists have all their numbers before the first byte changes: `NoSpace` leaves everything as it
+        // was.
         let edges = match how.zeroes() {
             true => self.edges(call.process, inode, pos..end.min(old.size))?,
             false => Vec::new(),
@@ -110,13 +111,14 @@ impl OrchFs {
         self.execute(call.process, inode, jobs, nothing, &Stamp { attr: &attr, head: true, group })
     }
 
-    /// What a block is when the edges are zeroed.
+    /// A block's unit as it is when the edges are zeroed.
     fn unit(&self, inode: &Inode, block: u64, edges: &[Job<'_>]) -> Unit {
         let edge = edges.iter().find(|job| job.block == block);
         edge.map_or_else(|| node(inode).state.read().tree.get(block).clone(), |job| job.after.clone())
     }
 
-    /// Zeroes the bytes of a range, which lies within the file, that share a page with others, where that page is data.
+    /// Zeroes the bytes of a range, which lies within the file, that share a page with others, where that
+    /// page is data.
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed.

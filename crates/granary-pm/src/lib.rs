@@ -97,8 +97,8 @@ impl Pm {
         Pm { port, redo: None, posted, verified, lines, streamed, fences, verifies, stops, stopped }
     }
 
-    /// The same, which takes no stores any more once a load of metadata has failed: a change that ends half way because of that stays as a
-    /// power failure would leave it, until a mount recovers it.
+    /// The same, which takes no stores any more once a load of metadata has failed: a change that ends half
+    /// way because of that stays as a power failure would leave it, until a mount recovers it.
     pub fn stopping(self) -> Pm {
         Pm { stops: true, ..self }
     }

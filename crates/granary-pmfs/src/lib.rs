@@ -112,7 +112,8 @@ pub struct Pmfs {
     dentries: Option<Dentries>,
     superblock: Superblock,
     recovery: Recovery,
-    /// A change ended half way because the drive failed: recovery finishes it, and until then nothing else may change.
+    /// A change ended half way because the drive failed: recovery finishes it, and until then nothing else
+    /// may change.
     broken: AtomicBool,
 }
 
@@ -154,8 +155,9 @@ impl Pmfs {
         if self.broken.load(Relaxed) { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
-    /// Stores of one operation. Where it fails, what it prepared is written back all the same. Where the drive fails, nothing
-    /// changes behind it: a cut that is half done, for one, would be finished at recovery over what is written later.
+    /// Stores of one operation. Where it fails, what it prepared is written back all the same. Where the
+    /// drive fails, nothing changes behind it: a cut that is half done, for one, would be finished at
+    /// recovery over what is written later.
     fn stores<T>(&self, operation: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
         self.working()?;
         let mut batch = self.pm.batch();

@@ -251,8 +251,8 @@ pub struct CrashCase {
     pub grows: bool,
     /// Whether a write that a power failure meets is old or new in each page of 4 KiB: no page has a part of it.
     pub pages_are_whole: bool,
-    /// Whether it survives that pages which no FLUSH covers get to the medium in part, by sectors of 512 B. Others rely on writes of 4 KiB
-    /// that are whole.
+    /// Whether it survives that pages which no FLUSH covers get to the medium in part, by sectors of 512 B.
+    /// Others rely on writes of 4 KiB that are whole.
     pub survives_torn_pages: bool,
     /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
     pub cuts_are_finished: bool,

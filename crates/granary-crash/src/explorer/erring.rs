@@ -13,12 +13,13 @@
 //!
 //! Each try is a run of its own, with a stream of its own: the runs of other modes stay as they are.
 
-use super::life::{self, Life, Machine};
+use super::life::{self, Machine};
 use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use crate::faulty::MetadataErrors;
 use crate::load::Clients;
+use crate::watch::Watched;
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_vfs::{Caller, Vfs};
@@ -74,11 +75,11 @@ impl Explorer {
     fn try_errors(&self, seed: u64, n: u64) -> Result<u64, Failure> {
         let path =
             Path::default().then(Place { phase: Phase::Erring, at: At::Before(n), draw: 0, listed: false });
-        let _watched = self.watched(seed, &path);
         let fail = |stage: &str, evidence: Vec<String>| {
             let failure = self.failure(seed, format!("{stage} with errors of metadata"), evidence);
             Failure { path: path.clone(), errors: false, ..failure }
         };
+        let _watched = Watched::over(fail("a life", Vec::new()));
         let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
             return Err(self.no_copy(seed));
         };
@@ -119,16 +120,7 @@ impl Explorer {
             seed: random.next_u64(),
             ..Mission::calm(ROUNDS, true)
         };
-        let life = Life {
-            target: Arc::clone(&self.target),
-            load: Arc::clone(&self.load),
-            root_seed: seed,
-            mission,
-            film: None,
-            tape: None,
-            until: self.until.clone(),
-        };
-        match life.live(machine).1 {
+        match self.live(machine, seed, mission).1 {
             Outcome::Wrong { stage, evidence } => Err(fail(&format!("{stage} behind a run"), evidence)),
             _ => Ok(met),
         }

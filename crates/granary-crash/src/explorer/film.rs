@@ -204,7 +204,8 @@ impl Film {
         self.reel.lock().over = true;
     }
 
-    /// Of devices that have no copies: the power fails at the first place that is wanted, and the image is of the devices themselves.
+    /// Of devices that have no copies: the power fails at the first place that is wanted, and the image is of
+    /// the devices themselves.
     pub(super) fn ends_with_the_first(&self) {
         let mut reel = self.reel.lock();
         (reel.ends, reel.for_firsts, reel.for_new, reel.for_steps) = (true, false, 0, 0);

@@ -1,5 +1,5 @@
-//! [`Explorer::keep`]: the power failure of a failure once more, on devices that outlive the process: what it leaves can be looked at
-//! before its recovery.
+//! [`Explorer::keep`]: the power failure of a failure once more, on devices that outlive the process: what it
+//! leaves can be looked at before its recovery.
 //!
 //! ```text
 //!   in memory   mkfs ── run ──o────>            copies of the devices; what each power failure took is written down
@@ -31,10 +31,12 @@ pub(super) struct Kept {
 type Taken = (Nanos, Vec<Fate>);
 
 impl Explorer {
-    /// Does once more what led to a failure, on these new devices, and leaves them as the last power failure of its path did.
+    /// Does once more what led to a failure, on these new devices, and leaves them as the last power failure
+    /// of its path did.
     ///
     /// # Errors
-    /// Why they are not what that has left: it has no power failure, does not come again, or these devices do otherwise.
+    /// Why they are not what that has left: it has no power failure, does not come again, or these devices do
+    /// otherwise.
     pub fn keep(&mut self, failure: &Failure, devices: &Devices) -> Result<(), String> {
         match failure.path.0.first().map(|place| place.phase) {
             None => return Err("no power failure led to it: its load alone goes wrong".into()),
@@ -100,7 +102,7 @@ impl Explorer {
         if self.kept.is_some() { Some(devices.clone()) } else { devices.fork() }
     }
 
-    /// What the `n`-th power failure of a path of `many` takes, where somebody says.
+    /// The losses of the `n`-th power failure of a path of `many`, where somebody says.
     pub(super) fn loss_of<'a>(
         &'a self,
         n: usize,

@@ -17,7 +17,7 @@ impl Cut {
     }
 }
 
-/// What is to happen in a life.
+/// The plan of a life.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mission {
     /// The first round of the load.
@@ -26,7 +26,8 @@ pub(super) struct Mission {
     pub(super) rounds: u32,
     /// The power was off before.
     pub(super) powered_off: bool,
-    /// Between recovery and the first look the file system is unmounted properly: what recovery left to do must not be lost.
+    /// Between recovery and the first look the file system is unmounted properly: what recovery left to do
+    /// must not be lost.
     pub(super) shut_unseen: bool,
     /// The life ends where the recovered file system has been verified.
     pub(super) brief: bool,
@@ -34,8 +35,8 @@ pub(super) struct Mission {
     pub(super) exercised: bool,
     /// Nothing is synced before the unmount.
     pub(super) unsynced: bool,
-    /// One in so many block writes of content fails in the load; the power fails when that is done, as there is no clean end. Those of
-    /// metadata do not fail: a file system whose journal fails may stop.
+    /// One in so many block writes of content fails in the load; the power fails when that is done, as there
+    /// is no clean end. Those of metadata do not fail: a file system whose journal fails may stop.
     pub(super) errors: Option<u64>,
     pub(super) in_recovery: Option<Cut>,
     pub(super) in_load: Option<Cut>,

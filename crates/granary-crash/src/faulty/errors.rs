@@ -1,11 +1,13 @@
-//! Commands that fail with an error although the power stays on: writes of content, or all that concerns metadata.
+//! Commands that fail with an error although the power stays on: writes of content, or all that concerns
+//! metadata.
 //!
 //! ```text
 //!   WriteErrors      writes of content, one in so many
 //!   MetadataErrors   writes and reads of metadata, FLUSH, commands of the drive's own: from one of them on, one in so many, so often
 //! ```
 //!
-//! A write that fails leaves the drive as it was. Stores do not fail: the host posts them and hears of nothing.
+//! A write that fails leaves the drive as it was. Stores do not fail: the host posts them and hears of
+//! nothing.
 
 use super::Faults;
 use granary_device::{Command, DriveError, Structure};
@@ -63,7 +65,8 @@ impl Faults {
         self.state.lock().errors = errors;
     }
 
-    /// Lets commands for metadata fail from now on. Returns how many those before were allowed to fail and did not.
+    /// Lets commands for metadata fail from now on. Returns how many those before were allowed to fail and
+    /// did not.
     pub(crate) fn fail_metadata(&self, errors: Option<MetadataErrors>) -> u64 {
         std::mem::replace(&mut self.state.lock().metadata_errors, errors).map_or(0, |before| before.left)
     }

@@ -1,4 +1,5 @@
-//! Short generated programs ([`Sequences`](super::Sequences)): [`Programs`] draws one for each round, [`Every`] has each once.
+//! Short generated programs ([`Sequences`](super::Sequences)): [`Programs`] draws one for each round,
+//! [`Every`] has each once.
 //!
 //! ```text
 //!   Programs   run 7:  a program | one more | one more ...      drawn; a long run has several, one behind the other
@@ -44,15 +45,16 @@ impl Load for Programs {
     }
 }
 
-/// Every program of so many calls, over [`Names::FEW`] where it has two, one in each run: after [`Load::runs`] of them each was
-/// there once.
+/// Every program of so many calls, over [`Names::FEW`] where it has two, one in each run: after
+/// [`Load::runs`] of them each was there once.
 #[derive(Clone, Copy, Debug)]
 pub struct Every {
     depth: usize,
     name: &'static str,
 }
 
-/// From run to run the number of the program moves by this prime, which divides no count: part of all runs has calls of all kinds.
+/// From run to run the number of the program moves by this prime, which divides no count: part of all runs
+/// has calls of all kinds.
 const STRIDE: u64 = 2_147_483_647;
 
 impl Every {

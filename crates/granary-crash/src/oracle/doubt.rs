@@ -1,16 +1,16 @@
 //! Changes of names that ended with an error of the drive.
 //!
 //! ```text
-//!   shows all       it happened for the clients, and is durable as any other: not before a sync
-//!   shows nothing   it may be on the medium, until the old state is made durable, which counts as a change behind it
-//!   unknown         nobody can say which file a name means since: the model has gone astray
+//!   shows all       it has happened; a sync makes it durable, as any other
+//!   shows nothing   it may be on the medium; the old state counts as a change behind it, which a sync makes durable
+//!   unknown         nobody can say which file the name means: the model has gone astray
 //! ```
 
 use super::model::{Fate, Model, NodeId};
 use super::names::NameChange;
 use std::sync::Arc;
 
-/// What shows of a change that has failed.
+/// How much of a change shows that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
     All,
@@ -26,7 +26,7 @@ impl NameChange {
 }
 
 impl Model {
-    /// What the nth name of a change was before, and what it becomes.
+    /// The nodes that the nth name of a change has before and after it.
     pub(crate) fn sides(&self, change: &NameChange, nth: usize) -> (Option<NodeId>, Option<NodeId>) {
         let (dir, name, is) = &change.at[nth];
         let was = self.node(*dir).entries.get(name).and_then(|slot| slot.before(change.by));

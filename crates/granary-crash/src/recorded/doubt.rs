@@ -4,7 +4,8 @@ use super::Scribe;
 use crate::oracle::{NameChange, NodeId, Shows};
 use granary_vfs::{FsError, Posix, Result, Stat};
 
-/// Whether a call that ended so may have happened in part: the drive failed, or the file system stopped because it had.
+/// Whether a call that ended so may have happened in part: the drive failed, or the file system stopped
+/// because it had.
 pub(super) fn in_doubt<T>(result: &Result<T>) -> bool {
     matches!(result, Err(FsError::Drive(_) | FsError::ReadOnly | FsError::Corrupt(_)))
 }
@@ -28,7 +29,7 @@ impl<P: Posix> Scribe<P> {
         self.promises.with(|m| m.doubt_names(change, shows.unwrap_or(Shows::Nothing)));
     }
 
-    /// What a name shows of the change.
+    /// How much of the change a name shows.
     fn shown(&self, change: &NameChange, nth: usize, found: Option<&Stat>) -> Shows {
         self.promises.with(|m| {
             let (was, is) = m.sides(change, nth);

@@ -98,7 +98,7 @@ fn a_recovery_that_asks_for_nothing_is_the_longest_life() {
         }
     };
     endless.free.store(true, Relaxed);
-    assert!(failure.evidence[0].contains("it does not end"), "{failure}");
+    assert!(failure.evidence[0].contains("it has not ended"), "{failure}");
     let told = run.join().expect("a report");
     assert!(told.failures.iter().any(|f| f.path == failure.path), "{told} {failure}");
 }

@@ -1,4 +1,5 @@
-//! Commands for metadata fail: no file system panics or hangs, and what is promised behind the errors is there on a drive that is well.
+//! Commands for metadata fail: no file system panics or hangs, and what is promised behind the errors is
+//! there on a drive that is well.
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Explorer, Path, Target};

@@ -58,7 +58,8 @@ fn the_check_of_an_image_finds_what_the_explorer_found_after_the_same_recovery()
     .enumerate()
     {
         let (target, mut explorer) = planted(fs, bug, "torture");
-        // Of listed states one behind the first: which it is, copies of the devices say, and these devices have none.
+        // Of listed states one behind the first: which it is, copies of the devices say, and these devices
+        // have none.
         let is_later = |place: &Place| !place.listed || place.draw > 0;
         let failure = failure(&explorer, effort, |failure| {
             finding(failure).is_some() && failure.path.0.last().is_some_and(is_later)

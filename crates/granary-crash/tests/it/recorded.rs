@@ -166,7 +166,8 @@ fn a_fork_and_its_original_do_not_see_each_others_later_changes() {
     judged(&promises, SCRIPT.len(), "the original");
 }
 
-/// A creation that the drive failed may have happened. An open of the name may make a file there all the same.
+/// A creation that the drive failed may have happened. An open of the name may make a file there all the
+/// same.
 #[test]
 fn a_name_whose_creation_the_drive_failed_may_be_made_again() {
     let wrong = World::default().run(|| {

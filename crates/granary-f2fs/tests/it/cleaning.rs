@@ -16,8 +16,8 @@ fn path(dir: u64, n: u64) -> String {
     format!("/{dir}/{}", "n".repeat(200 + n as usize))
 }
 
-/// What is removed while its nodes and directory blocks are being cleaned is gone. Every wait of the removal is met: it begins at many
-/// instants of the cleaning.
+/// A file or directory that is removed while its nodes and blocks are being cleaned is gone. Every wait of
+/// the removal is met: it begins at many instants of the cleaning.
 #[test]
 fn what_goes_while_it_is_cleaned_is_gone() {
     for part in 0..60 {

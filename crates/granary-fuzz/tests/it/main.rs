@@ -7,7 +7,8 @@ mod targets;
 // The targets of cargo-fuzz find `fuzz_target!` here by the path that they use.
 extern crate self as libfuzzer_sys;
 
-/// Makes a function where libFuzzer's makes an entry. It stands below the modules: these take it by its path alone.
+/// Makes a function where libFuzzer's makes an entry. It stands below the modules: these take it by its path
+/// alone.
 #[macro_export]
 macro_rules! fuzz_target {
     (|$bytes:ident: &[u8]| $run:expr) => {

@@ -1,5 +1,6 @@
-//! The targets of cargo-fuzz. They are compiled here with a `fuzz_target!` of ours (`main.rs`), which makes a function of each:
-//! `cargo test` sees that they still fit, with neither a nightly toolchain nor libFuzzer's C++.
+//! The targets of cargo-fuzz. They are compiled here with a `fuzz_target!` of ours (`main.rs`), which makes a
+//! function of each: `cargo test` sees that they still fit, with neither a nightly toolchain nor libFuzzer's
+//! C++.
 
 use granary_fuzz::Kind;
 use std::path::Path;

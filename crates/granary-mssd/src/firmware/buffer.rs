@@ -135,8 +135,8 @@ impl Backend {
         Ok(Backend { fleeting, ..Backend::over(ftl, size, usize::MAX) })
     }
 
-    /// On an image: pages wait here for their planes, as in memory, so that all comes at the same instants. What waits is on the image
-    /// once the power has failed ([`Backend::land_all`]), and not before.
+    /// On an image: pages wait here for their planes, as in memory, so that all comes at the same instants. A
+    /// page that waits is on the image once the power has failed ([`Backend::land_all`]), and not before.
     pub fn hold_back(&mut self, planes: u32) {
         self.ahead = planes as usize * AHEAD;
     }
@@ -629,7 +629,8 @@ impl Backend {
         end
     }
 
-    /// The power of a volatile buffer fails: each page that waits has got to flash in time or is lost; where `tears`, in part.
+    /// The power of a volatile buffer fails: each page that waits has got to flash in time or is lost; where
+    /// `tears`, in part.
     ///
     /// # Errors
     /// Flash errors.

@@ -65,7 +65,8 @@ impl Kept {
         Ok(Kept { config: config.clone(), medium, firmware, bam, moving, paced: false })
     }
 
-    /// All comes at the same instants as on a drive in memory. Its process must not die before its power has failed: pages wait in it.
+    /// All comes at the same instants as on a drive in memory. Its process must not die before its power has
+    /// failed: pages wait in it.
     pub fn paced(self) -> Kept {
         Kept { paced: true, ..self }
     }

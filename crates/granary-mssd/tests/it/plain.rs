@@ -333,8 +333,8 @@ fn what_cannot_be_is_refused_with_the_key() {
     }
 }
 
-/// A page that no FLUSH covers, written over one that a FLUSH covers: each sector of 512 B is one of the two, in a page of one kind where
-/// nothing tears.
+/// A page that no FLUSH covers, written over one that a FLUSH covers: each sector of 512 B is one of the two,
+/// in a page of one kind where nothing tears.
 #[test]
 fn a_page_that_was_not_flushed_tears_at_its_sectors_where_the_drive_says_so() {
     for tears in [false, true] {

@@ -83,7 +83,8 @@ impl Attributes for Spfs {
             return Ok(None);
         }
         if node::of(inode).is_alone() {
-            // It has none itself, but the lower file system says whether it could: the vfs asks before it changes a mode.
+            // It has none itself, but the lower file system says whether it could: the vfs asks before it
+            // changes a mode.
             return self.lower.getxattr(&call.as_root(), &self.lower.root(), name).map(|_| None);
         }
         self.lower.getxattr(&call.as_root(), &below(inode)?, name)

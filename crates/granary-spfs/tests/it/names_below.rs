@@ -251,7 +251,8 @@ fn on_each(what: fn(&str, &mut Process, &Arc<Vfs>)) {
     }
 }
 
-/// The vfs asks for an access list before it changes a mode. The answer is the same whether the file is below or not.
+/// The vfs asks for an access list before it changes a mode. The answer is the same whether the file is below
+/// or not.
 #[test]
 fn a_file_alone_has_extended_attributes_where_the_lower_file_system_has_them() {
     on_each(|stack, p, _| {

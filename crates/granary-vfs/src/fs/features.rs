@@ -91,7 +91,8 @@ pub struct Quirks {
     /// (`ext4_punch_hole`).
     pub punches_last_page: bool,
     /// [`Space::fallocate`](crate::Space::fallocate) itself zeroes the bytes of the range in pages that are partly in it, as far
-    /// as they lie within the file: where the whole call is to be one transaction.
+    /// as they lie within the file: where the whole call is to be one transaction, or where bytes that are
+    /// overwritten may need space (the vfs zeroes edges behind the call, when it can no longer be refused).
     pub zeroes_edges: bool,
     /// Writes within a file's size may go on at the same time: the vfs holds `rwsem` shared for them, and the file system itself keeps
     /// those apart that overlap, so that each is one step to whoever reads or writes. A load through a mapping, which goes page by page, has

@@ -9,9 +9,10 @@
 //!
 //! All happens under the inode's lock and its write-back lock. Edges that are not zero are made dirty first, the file
 //! system acts next, so that an error leaves everything as it was; then the cache lets go of the whole pages, dirty ones
-//! too, and the edges become zeros. What is not zero has a block or the promise of one: zeroing an edge needs no space.
-//! A file system that [zeroes edges](crate::Quirks::zeroes_edges) gets the bytes of the range, edges included, and the
-//! cache lets go of the edges' pages, too.
+//! too, and the edges become zeros. An edge that is not zero has a block or the promise of one, so zeroing it
+//! needs no space: a file system of which that is not true zeroes edges itself. A file system that [zeroes
+//! edges](crate::Quirks::zeroes_edges) gets the bytes of the range, edges included, and the cache lets go of
+//! the edges' pages, too.
 
 use super::Vfs;
 use super::io::OpenFile;

@@ -15,7 +15,8 @@ pub enum Mode {
     Linear,
     /// As sample, and of each image every state that the devices may be left in, up to 64
     Exhaustive,
-    /// As sample, and in each run, not in one of eight, some writes of content fail, and behind it commands for metadata do: fsync must tell
+    /// As sample, and in each run, not in one of eight, some writes of content fail, and behind it commands
+    /// for metadata do: fsync must tell
     Errors,
     /// No power failure: flipped bits, lost, stale, torn, misdirected and unreadable pages in what a run has left
     Media,
@@ -115,7 +116,8 @@ pub struct CrashArgs {
     /// Runs at a time; one for each core of this machine where left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Seconds after which a life (a recovery, a load, a check) that asks no drive for anything is told as a failure; the program ends then
+    /// Seconds of this machine's clock after which a life (mount, load, checks) is told as a failure; the
+    /// program ends then
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub patience: u64,
     /// Stop at the first failure
@@ -138,9 +140,9 @@ pub struct CrashArgs {
     /// `torture`, `programs`, or a short program
     #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures", "no_minimise"])]
     pub kernel: Option<String>,
-    /// Keep the devices of the first failure that is found, or of the one that is replayed, as the power failure left them: in a new
-    /// image at this path, for `granary fsck`, `mount`, `ls`. With --kernel: a directory for an image of each state that is complained
-    /// about
+    /// Keep the devices of the first failure that is found, or of the one that is replayed, as the power
+    /// failure left them: in a new image at this path, for `granary fsck`, `mount`, `ls`. With --kernel: a
+    /// directory for an image of each state that is complained about
     #[arg(long, value_name = "PATH")]
     pub keep_image: Option<PathBuf>,
     /// With --kernel, for tests: the drive lies about FLUSH

@@ -19,8 +19,9 @@ impl Content {
     pub(crate) fn no_page_is_torn(&self, stamps: &Stamps, at: u64, bytes: &[u8]) -> Result<(), String> {
         let read = at..at + bytes.len() as u64;
         for op in &self.ops {
-            // A store through a mapping may be half done when its page is written back. What remains in the cache of a write that the
-            // drive failed goes to media with whatever is written into its lines later.
+            // A store through a mapping may be half done when its page is written back. The cache keeps a
+            // write that the drive failed, and its bytes go to media with whatever is written into their
+            // lines later.
             let Kind::Write { source, floating: false, grows: true, failed: false, .. } = &op.kind else {
                 continue;
             };

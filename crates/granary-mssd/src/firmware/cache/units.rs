@@ -86,8 +86,8 @@ impl Cache {
         Ok(done)
     }
 
-    /// The power fails: each page that no FLUSH has written back has got to flash in time, where it tears in part, or is as it was before; clean ones
-    /// have to be read again.
+    /// The power fails: each page that no FLUSH has written back has got to flash in time, where it tears in
+    /// part, or is as it was before; clean ones have to be read again.
     pub(super) fn lose(
         &mut self,
         be: &mut Backend,

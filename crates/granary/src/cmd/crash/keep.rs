@@ -1,4 +1,5 @@
-//! `granary crash --keep-image PATH`: the devices as the power failure of the first failure left them, in an image.
+//! `granary crash --keep-image PATH`: the devices as the power failure of the first failure left them, in an
+//! image.
 
 use super::{CrashArgs, explorer};
 use crate::failure::Failure;

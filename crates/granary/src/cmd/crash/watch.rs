@@ -1,4 +1,4 @@
-//! A life that never ends and asks no drive for anything: it is told, and with it the program ends.
+//! A life that does not end: it is told, and with it the program ends.
 
 use crate::cli::crash::CrashArgs;
 use granary_crash::{Failure, longest_life};
