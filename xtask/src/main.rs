@@ -1,21 +1,15 @@
-//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask
-//! fuzz`; and crates to begin from: `cargo xtask new-fs`, `cargo xtask new-drive`.
+//! Chores of the tree: `cargo xtask new-fs NAME`, `cargo xtask new-drive NAME`. Long checks go on to
+//! `granary-checks`, which cargo builds then: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask fuzz`.
 //!
-//! Exit codes: 0 nothing found, 1 a check found something, 2 usage or environment.
+//! Exit codes: 0 done or nothing found, 1 a check found something, 2 usage or environment.
 
-#![warn(clippy::print_stdout, clippy::print_stderr, reason = "out.rs is the way to both")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "its lines are few and for a terminal")]
 
-#[path = "../../crates/granary/src/out.rs"]
-#[macro_use]
-#[allow(dead_code, unused_macros, reason = "shared with the command line, which uses all of it")]
-mod out;
-mod fuzz;
 mod new;
-mod plants;
-mod soak;
 
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Long checks of Granary, and crates to begin from")]
@@ -24,42 +18,52 @@ struct Cli {
     task: Task,
 }
 
-/// As in the command line: lives of a file system are made of small nodes.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+/// Arguments that another program understands.
+#[derive(clap::Args)]
+struct Handed {
+    /// See `--help` behind it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
 
 #[derive(Subcommand)]
 enum Task {
-    /// Explores power failures or schedules by the thousand; goes on where it stopped last time.
-    Soak(soak::Args),
-    /// Looks for the bugs that are planted for the crash explorer.
-    Plants(plants::Args),
-    /// Tries input from outside: images, headers, logs, commands, workloads, job files, testbeds, traces.
-    Fuzz(fuzz::Args),
-    /// Makes and registers a crate to begin a file system of one's own from.
+    /// Explores power failures or schedules by the thousand; goes on where it stopped last time
+    #[command(disable_help_flag = true)]
+    Soak(Handed),
+    /// Looks for the bugs that are planted for the crash explorer
+    #[command(disable_help_flag = true)]
+    Plants(Handed),
+    /// Tries input from outside: images, headers, logs, commands, workloads, job files, testbeds, traces
+    #[command(disable_help_flag = true)]
+    Fuzz(Handed),
+    /// Makes and registers a crate to begin a file system of one's own from
     NewFs(new::Args),
-    /// Makes and registers a crate to begin a firmware of one's own from.
+    /// Makes and registers a crate to begin a firmware of one's own from
     NewDrive(new::Args),
 }
 
 fn main() -> ExitCode {
-    let found = match Cli::parse().task {
-        Task::Soak(args) => soak::run(&args),
-        Task::Plants(args) => plants::run(&args),
-        Task::Fuzz(args) => fuzz::run(&args),
-        Task::NewFs(args) => new::run(new::Kind::Fs, &args),
-        Task::NewDrive(args) => new::run(new::Kind::Drive, &args),
+    let done = match Cli::parse().task {
+        Task::Soak(handed) => checks("soak", &handed.args),
+        Task::Plants(handed) => checks("plants", &handed.args),
+        Task::Fuzz(handed) => checks("fuzz", &handed.args),
+        Task::NewFs(args) => new::run(new::Kind::Fs, &args).map(|()| ExitCode::SUCCESS),
+        Task::NewDrive(args) => new::run(new::Kind::Drive, &args).map(|()| ExitCode::SUCCESS),
     };
-    let found = found.and_then(|found| {
-        out::finish().map_err(|e| format!("writing to stdout: {e}"))?;
-        Ok(found)
-    });
-    match found {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::from(1),
-        Err(what) => {
-            say!("error: {what}");
-            ExitCode::from(2)
-        }
-    }
+    done.unwrap_or_else(|what| {
+        eprintln!("error: {what}");
+        ExitCode::from(2)
+    })
+}
+
+/// Runs a long check; its exit code is ours.
+fn checks(task: &str, args: &[OsString]) -> Result<ExitCode, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["run", "--release", "--package", "granary-checks", "--", task]).args(args);
+    let status = command.status().map_err(|e| format!("starting cargo: {e}"))?;
+    // Without a code it was ended by a signal, as with Ctrl-C.
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(130);
+    Ok(ExitCode::from(code))
 }

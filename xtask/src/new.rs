@@ -10,8 +10,6 @@
 //! Everything is made up in memory first: an error leaves the tree as it was.
 
 use clap::Args as ClapArgs;
-use granary_bench::drives::DRIVES;
-use granary_testbed::registry::FILE_SYSTEMS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,11 +29,21 @@ pub enum Kind {
     Drive,
 }
 
-/// A text that stands once in a file, and what comes in its place.
+/// Text that goes into a file: before the first `before` behind `anchor`, which stands there once.
 struct Edit {
     file: &'static str,
-    old: String,
+    anchor: String,
+    before: String,
     new: String,
+}
+
+impl Edit {
+    /// The text with it; none where the anchor does not stand there once.
+    fn made(&self, text: &str) -> Option<String> {
+        let at = text.find(&self.anchor).filter(|_| text.matches(&self.anchor).count() == 1)?;
+        let at = at + text[at..].find(&self.before)?;
+        Some(format!("{}{}{}", &text[..at], self.new, &text[at..]))
+    }
 }
 
 impl Kind {
@@ -52,10 +60,12 @@ impl Kind {
         if self == Kind::Fs { format!("granary-{name}") } else { format!("granary-fw-{name}") }
     }
 
-    fn is_taken(self, name: &str) -> bool {
-        match self {
-            Kind::Fs => FILE_SYSTEMS.iter().any(|entry| entry.name == name),
-            Kind::Drive => DRIVES.iter().any(|entry| entry.name == name),
+    /// Where the registry stands.
+    fn registry(self) -> &'static str {
+        if self == Kind::Fs {
+            "crates/granary-testbed/src/registry.rs"
+        } else {
+            "crates/granary-bench/src/drives.rs"
         }
     }
 
@@ -84,61 +94,58 @@ impl Kind {
     fn edits(self, package: &str, krate: &str) -> Vec<Edit> {
         let before = |file, line: &str, new: String| Edit {
             file,
-            old: format!("\n{line}"),
-            new: format!("\n{new}\n{line}"),
+            anchor: format!("\n{line}"),
+            before: line.to_owned(),
+            new: format!("{new}\n"),
         };
         let member = format!("{package} = {{ path = \"crates/{package}\" }}");
         let known = format!("{package}.workspace = true");
-        let mut edits = vec![before("Cargo.toml", "granary-workload = ", member)];
-        match self {
-            Kind::Fs => edits.extend([
-                before("crates/granary-testbed/Cargo.toml", "granary-trace.workspace", known),
-                Edit {
-                    file: "crates/granary-testbed/src/registry.rs",
-                    old: "\n    granary_pmfs::PMFS,\n".to_owned(),
-                    new: format!("\n    granary_pmfs::PMFS,\n    {krate}::ENTRY,\n"),
-                },
-            ]),
-            Kind::Drive => edits.extend([
-                before("crates/granary-bench/Cargo.toml", "granary-trace.workspace", known),
-                Edit {
-                    file: "crates/granary-bench/src/drives.rs",
-                    old: "granary_mssd::CACHE]".to_owned(),
-                    new: format!("granary_mssd::CACHE, {krate}::ENTRY]"),
-                },
-            ]),
-        }
-        edits
+        let (manifest, list) = match self {
+            Kind::Fs => ("crates/granary-testbed/Cargo.toml", "FILE_SYSTEMS: &[FsEntry] = &["),
+            Kind::Drive => ("crates/granary-bench/Cargo.toml", "DRIVES: &[DriveEntry] = &["),
+        };
+        let entry = match self {
+            Kind::Fs => format!("    {krate}::ENTRY,\n"),
+            Kind::Drive => format!(", {krate}::ENTRY"),
+        };
+        vec![
+            before("Cargo.toml", "granary-workload = ", member),
+            before(manifest, "granary-trace.workspace", known),
+            Edit { file: self.registry(), anchor: list.to_owned(), before: "];".to_owned(), new: entry },
+        ]
     }
 }
 
-/// Makes it in this workspace. Says so; nothing is found.
+/// Makes it in this workspace, and says so.
 ///
 /// # Errors
 /// The name cannot be, or is taken; a file of the tree is not as expected: nothing is changed then. Writing
 /// failed.
-pub fn run(kind: Kind, args: &Args) -> Result<u64, String> {
+pub fn run(kind: Kind, args: &Args) -> Result<(), String> {
     let package = make(kind, &args.name, Path::new("."))?;
     let (name, guide) = (&args.name, kind.guide());
-    outln!("crates/{package} is made and registered. Next:");
-    outln!("  cargo test -p {package}");
+    println!("crates/{package} is made and registered. Next:");
+    println!("  cargo test -p {package}");
     match kind {
         Kind::Fs => {
-            outln!("  cargo run --release -- run varmail --fs {name},ext4 --scale 0.001");
-            outln!("  cargo run --release -- crash --fs {name} --time 60");
+            println!("  cargo run --release -- run varmail --fs {name},ext4 --scale 0.001");
+            println!("  cargo run --release -- crash --fs {name} --time 60");
         }
         Kind::Drive => {
-            outln!("  cargo run --release -- drive bench --firmware {name} --rw randwrite");
-            outln!("  cargo run --release -- crash --fs ext4@{name} --time 60");
+            println!("  cargo run --release -- drive bench --firmware {name} --rw randwrite");
+            println!("  cargo run --release -- crash --fs ext4@{name} --time 60");
         }
     }
-    outln!("{guide} says what is to be written in it.");
-    Ok(0)
+    println!("{guide} says what is to be written in it.");
+    Ok(())
 }
 
 /// Makes it in the workspace at `root`; says what the crate is called.
 fn make(kind: Kind, name: &str, root: &Path) -> Result<String, String> {
-    check(kind, name)?;
+    check(name)?;
+    if is_taken(name, root)? {
+        return Err(format!("'{name}' is registered already: choose another name"));
+    }
     let package = kind.package(name);
     let krate = package.replace('-', "_");
     let to = root.join("crates").join(&package);
@@ -155,15 +162,15 @@ fn make(kind: Kind, name: &str, root: &Path) -> Result<String, String> {
     for edit in kind.edits(&package, &krate) {
         let file = root.join(edit.file);
         let text = read(&file)?;
-        if text.matches(&edit.old).count() != 1 {
+        let Some(text) = edit.made(&text) else {
             return Err(format!(
                 "{} does not have '{}' once: add the lines by hand, as {} says; nothing is changed",
                 file.display(),
-                edit.old.trim(),
+                edit.anchor.trim(),
                 kind.guide()
             ));
-        }
-        made.push((file, text.replace(&edit.old, &edit.new)));
+        };
+        made.push((file, text));
     }
     for (file, text) in made {
         let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&file, text));
@@ -172,7 +179,7 @@ fn make(kind: Kind, name: &str, root: &Path) -> Result<String, String> {
     Ok(package)
 }
 
-fn check(kind: Kind, name: &str) -> Result<(), String> {
+fn check(name: &str) -> Result<(), String> {
     let word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
@@ -181,10 +188,20 @@ fn check(kind: Kind, name: &str) -> Result<(), String> {
             "'{name}' is no name: write small letters, digits and single hyphens, as in log-fs, 32 characters at most"
         ));
     }
-    if kind.is_taken(name) {
-        return Err(format!("'{name}' is registered already: choose another name"));
-    }
     Ok(())
+}
+
+/// Whether an entry of this name is in the sources. They are read, not linked: so this program is built in
+/// seconds.
+fn is_taken(name: &str, root: &Path) -> Result<bool, String> {
+    let line = format!("name: \"{name}\",");
+    for file in files(&root.join("crates"))? {
+        let is_source = file.extension().is_some_and(|e| e == "rs");
+        if is_source && read(&file)?.lines().any(|found| found.trim() == line) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -219,10 +236,9 @@ mod tests {
         for krate in ["granary-testbed", "granary-bench"] {
             all.push(format!("crates/{krate}/Cargo.toml").into());
         }
-        all.extend(
-            ["crates/granary-testbed/src/registry.rs", "crates/granary-bench/src/drives.rs"]
-                .map(PathBuf::from),
-        );
+        // An entry with a name that is taken.
+        all.push("crates/granary-mssd/src/entry.rs".into());
+        all.extend([Kind::Fs, Kind::Drive].map(|kind| kind.registry().into()));
         for example in [Kind::Fs.example(), Kind::Drive.example()] {
             let found = files(&root.join(example)).expect("an example");
             all.extend(found.iter().map(|file| file.strip_prefix(&root).expect("below").to_owned()));
@@ -272,17 +288,14 @@ mod tests {
         let root = tree();
         make(Kind::Fs, "mine", root.path()).expect("made");
         let before = snapshot(root.path());
-        for wrong in ["mine", "ext4", "Mine", "9p", "a--b", "-a", "a-", "", "a/b", "x".repeat(33).as_str()] {
+        for wrong in ["mine", "Mine", "9p", "a--b", "-a", "a-", "", "a/b", "x".repeat(33).as_str()] {
             assert!(make(Kind::Fs, wrong, root.path()).is_err(), "{wrong}");
         }
-        assert!(make(Kind::Drive, DRIVES[0].name, root.path()).expect_err("taken").contains("registered"));
-        fs::write(root.path().join("crates/granary-bench/src/drives.rs"), "another").expect("written");
+        assert!(make(Kind::Fs, "log", root.path()).expect_err("taken").contains("registered"));
+        let list = root.path().join(Kind::Drive.registry());
+        fs::write(&list, "another").expect("written");
         assert!(make(Kind::Drive, "other", root.path()).expect_err("no place").contains("by hand"));
-        fs::write(
-            root.path().join("crates/granary-bench/src/drives.rs"),
-            &before.iter().find(|(file, _)| file.ends_with("drives.rs")).expect("it").1,
-        )
-        .expect("written");
+        fs::write(&list, &before.iter().find(|(file, _)| *file == list).expect("it").1).expect("written");
         assert_eq!(snapshot(root.path()), before);
     }
 }

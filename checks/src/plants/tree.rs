@@ -19,7 +19,7 @@ pub(super) struct Built {
 impl Built {
     /// The explorer of the copy.
     pub fn explorer(&self) -> PathBuf {
-        self.target.join("debug/xtask")
+        self.target.join("debug/granary-checks")
     }
 
     /// Cargo for the copy.
@@ -49,7 +49,7 @@ pub(super) fn build(root: &Path, place: &Path, home: &Path, plants: &[Plant]) ->
     fs::create_dir_all(&target).map_err(failed(&target))?;
     let built = Built { tree: at(&tree)?, target: at(&target)? };
     say!("building {} planted bugs", all.len());
-    cargo(built.cargo().args(["build", "--package", "xtask"]))?;
+    cargo(built.cargo().args(["build", "--package", "granary-checks"]))?;
     let tests: BTreeSet<&Vec<String>> = plants.iter().filter_map(|p| args_of(&p.by)).collect();
     tests.into_iter().try_for_each(|args| cargo(built.cargo().args(["test", "--no-run"]).args(args)))?;
     Ok(built)
