@@ -14,11 +14,12 @@
 
 use granary_bytefs::{Contiguity, MkfsOptions, MountOptions, mkfs, mount};
 use granary_device::{Drive, Port};
+use granary_fs::{Caller, Cred};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Payload};
-use granary_vfs::{Caller, Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const DRIVE: Bytes = Bytes::gib(1);

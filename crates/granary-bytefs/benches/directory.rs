@@ -10,11 +10,12 @@
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
 use granary_device::{Drive, Port};
+use granary_fs::{Caller, FileKind};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
-use granary_vfs::{Caller, DirStream, FileKind, NewFile, Vfs, VfsConfig};
+use granary_vfs::{DirStream, NewFile, Vfs, VfsConfig};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 

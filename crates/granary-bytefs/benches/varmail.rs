@@ -3,11 +3,12 @@
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
 use granary_device::{Drive, Port};
+use granary_fs::{Call, Caller, Cred, Life};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, now, spawn};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Call, Caller, Cred, Life, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -20,8 +20,8 @@ use crate::mkfs::ROOT;
 use crate::mount::is_unreadable;
 use crate::truncate::blocks_of;
 use granary_device::Structure;
+use granary_fs::{FileKind, FsError, Result, is_name};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FileKind, FsError, Result, is_name};
 
 /// Violations reported at most; one cause often has many.
 const MOST: usize = 100;
@@ -54,7 +54,7 @@ struct Check<'a> {
     partial: bool,
 }
 
-/// See [`granary_vfs::Life::check`].
+/// See [`granary_fs::Life::check`].
 pub fn check(core: &Core) -> Result<Vec<String>> {
     let g = &core.geometry;
     let mut c = Check {

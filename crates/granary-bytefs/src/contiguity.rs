@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::node::Node;
-use granary_vfs::{FileKind, FsError, Ino, Result};
+use granary_fs::{FileKind, FsError, Ino, Result};
 
 /// How one regular file lies on the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,10 @@ use crate::node::DirtyList;
 use crate::options::MountOptions;
 use crate::space::{Claim, Run, Space, Taken};
 use granary_device::{Port, Structure, Ticket};
+use granary_fs::{FsError, Result, TRIM_RUN};
+use granary_kit::{Block, BlockCache};
 use granary_sim::{Kicker, cpu_id, sync};
 use granary_units::Lpa;
-use granary_vfs::{Block, BlockCache, FsError, Result, TRIM_RUN};
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -189,7 +190,7 @@ impl Core {
         self.journal.fatal(self.space.free_withheld(&runs))
     }
 
-    /// See [`granary_vfs::Space::trim`].
+    /// See [`granary_fs::Space::trim`].
     pub fn trim_free(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
         let (mut at, mut told) = (blocks.start, 0);
         while let Some(run) = self.space.take_next(at..blocks.end, least, TRIM_RUN) {

@@ -24,10 +24,10 @@ use crate::node::{Dirty, Half, Node, Standing, node};
 use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use granary_device::{Structure, Ticket};
+use granary_fs::{Call, DirtyPage, FsError, Inode, Result};
+use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
-use granary_vfs::work::Kind;
-use granary_vfs::{Call, DirtyPage, FsError, Inode, Result};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -61,7 +61,7 @@ pub fn pages_of(pos: u64, len: u64) -> Range<u64> {
 }
 
 impl Core {
-    /// See [`granary_vfs::Data::read_pages`].
+    /// See [`granary_fs::Data::read_pages`].
     pub fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         let node = node(inode);
         let (mut at, mut all) = (0, Ticket::NONE);
@@ -88,7 +88,7 @@ impl Core {
         Ok(())
     }
 
-    /// See [`granary_vfs::Data::reserve`].
+    /// See [`granary_fs::Data::reserve`].
     pub fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
         let pages = pages_of(pos, len);
         match self.promise(node(inode), pages.clone(), true) {
@@ -148,7 +148,7 @@ impl Core {
         Err(FsError::NoSpace)
     }
 
-    /// See [`granary_vfs::Data::wrote`].
+    /// See [`granary_fs::Data::wrote`].
     pub fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) {
         inode.update(|a| {
             a.size = a.size.max(pos + len);
@@ -158,7 +158,7 @@ impl Core {
         self.mark_dirty(inode, Dirty { times: true, atime: false });
     }
 
-    /// See [`granary_vfs::Data::write_pages`].
+    /// See [`granary_fs::Data::write_pages`].
     pub fn write_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
         let Some(last) = pages.last() else { return Ok(()) };
         let end = last.end().min(inode.size());

@@ -26,8 +26,9 @@ use crate::map::{FileMap, Piece};
 use crate::node::{Half, Node, Standing, node};
 use crate::space::Claim;
 use granary_device::Structure;
+use granary_fs::{DirEntry, FileKind, FsError, Ino, Inode, Result};
+use granary_kit::{Block, work};
 use granary_units::{Lpa, Nanos, PAGE_SIZE};
-use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Inode, Result, work};
 use std::sync::Arc;
 
 /// Blocks read together when a directory is walked.

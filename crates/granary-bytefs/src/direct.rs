@@ -16,12 +16,13 @@ use crate::map::Piece;
 use crate::node::{Dirty, Standing, node};
 use crate::options::DataMode;
 use granary_device::{Structure, Ticket};
+use granary_fs::{Call, Inode, Result};
+use granary_kit::direct;
+use granary_kit::direct::{CHUNK, Part, parts};
 use granary_units::{Dest, Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::direct::{self, CHUNK, Part, parts};
-use granary_vfs::{Call, Inode, Result};
 
 impl Core {
-    /// See [`granary_vfs::Data::read_direct`].
+    /// See [`granary_fs::Data::read_direct`].
     pub fn read_direct(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
         if dest.len() <= self.options.direct_byte_max {
             for Part { page, inside, done, len: n } in parts(pos, dest.len()) {
@@ -49,7 +50,7 @@ impl Core {
         direct::read(pos, dest, |first, out| self.read_pages(inode, first, out))
     }
 
-    /// See [`granary_vfs::Data::write_direct`].
+    /// See [`granary_fs::Data::write_direct`].
     pub fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         self.journal.alive()?;
         let mut done = 0;

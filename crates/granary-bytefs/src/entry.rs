@@ -2,17 +2,16 @@
 
 use crate::{MkfsOptions, MountOptions, Variant};
 use granary_device::{Devices, Need, Structure};
+use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, too_short, wrong_cpus};
+use granary_fs::{FileSystem, FsEntry, Options, Repaired, Result};
 use granary_units::{Bytes, Nanos};
-use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short, wrong_cpus};
-use granary_vfs::{FileSystem, FsEntry, Repaired, Result};
 use std::sync::Arc;
-use toml::Table;
 
 const OPTIONS: OptionsEntry = OptionsEntry {
     section: "bytefs",
-    read: |from| Section::read::<MountOptions>(from),
-    refusal: |table| {
-        let o: MountOptions = options(table).ok()?;
+    read: complete::<MountOptions>,
+    refusal: |given| {
+        let o: MountOptions = given.read().ok()?;
         too_short(&[("commit_interval", o.commit_interval)]).or_else(|| wrong_cpus("cpus", o.cpus))
     },
 };
@@ -87,13 +86,13 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
     }
 }
 
-fn periodic(table: &Table) -> Option<(&'static str, Nanos)> {
-    let o: MountOptions = options(table).ok()?;
+fn periodic(given: &dyn Options) -> Option<(&'static str, Nanos)> {
+    let o: MountOptions = given.read().ok()?;
     Some(("commits", o.commit_interval))
 }
 
-fn mkfs(devices: &Devices, table: &Table) -> Result<()> {
-    crate::mkfs(devices.serving(Need::Both)?, &options::<MkfsOptions>(table)?)
+fn mkfs(devices: &Devices, given: &dyn Options) -> Result<()> {
+    crate::mkfs(devices.serving(Need::Both)?, &given.read::<MkfsOptions>()?)
 }
 
 fn mount(devices: &Devices, how: &Mount<'_>, variant: Variant) -> Result<Arc<dyn FileSystem>> {

@@ -11,8 +11,8 @@ use crate::map::{SlotEdit, SlotEdits};
 use crate::node::{Body, Half, Node, Standing};
 use crate::space::{Claim, Run};
 use granary_device::Structure;
+use granary_fs::{FileKind, Result};
 use granary_units::Lpa;
-use granary_vfs::{FileKind, Result};
 use parking_lot::MutexGuard;
 use std::ops::Range;
 

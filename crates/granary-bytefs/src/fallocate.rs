@@ -30,8 +30,8 @@ use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use crate::truncate::blocks_of;
 use granary_device::Ticket;
+use granary_fs::{Allocate, Call, FileKind, FsError, Inode, Result};
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
 use std::ops::Range;
 use whole::Zeroed;
 
@@ -59,7 +59,7 @@ pub struct Request<'a> {
 }
 
 impl Core {
-    /// See [`granary_vfs::Space::fallocate`].
+    /// See [`granary_fs::Space::fallocate`].
     pub fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let node = node(inode);
         if node.kind != FileKind::File {
@@ -336,7 +336,7 @@ impl Core {
         self.trim(map.runs_in(blocks_of(size)..u64::MAX).into_iter())
     }
 
-    /// See [`granary_vfs::Space::seek_data`].
+    /// See [`granary_fs::Space::seek_data`].
     pub fn seek_data(&self, inode: &Inode, pos: u64) -> Option<u64> {
         let body = node(inode).body.lock();
         let end = blocks_of(inode.size());
@@ -358,7 +358,7 @@ impl Core {
         None
     }
 
-    /// See [`granary_vfs::Space::seek_hole`].
+    /// See [`granary_fs::Space::seek_hole`].
     pub fn seek_hole(&self, inode: &Inode, pos: u64) -> u64 {
         let body = node(inode).body.lock();
         let size = inode.size();

@@ -9,8 +9,8 @@ mod space;
 use crate::core::Core;
 use crate::layout::Superblock;
 use crate::mount::RecoveryReport;
+use granary_fs::Result;
 use granary_sim::{Daemon, Signal};
-use granary_vfs::Result;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

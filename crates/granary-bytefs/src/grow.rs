@@ -19,8 +19,8 @@ use crate::layout::{Geometry, Segment, Superblock, bitmap, line};
 use crate::space::{Run, Space};
 use crate::supers::{write_copies, write_superblock};
 use granary_device::{Port, Structure};
+use granary_fs::{FsError, Result};
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::ops::Range;
 use zerocopy::little_endian::U32;
@@ -84,7 +84,7 @@ pub fn finish(port: &Port, g: &Geometry, sb: &mut Superblock) -> Result<()> {
 }
 
 impl Core {
-    /// See [`granary_vfs::Space::grow`]. Beyond the drive's end the answer says whether a larger drive would be of use:
+    /// See [`granary_fs::Space::grow`]. Beyond the drive's end the answer says whether a larger drive would be of use:
     /// `Invalid` if so, `NoSpace` if not.
     pub fn grow(&self, superblock: &Mutex<Superblock>, blocks: u64) -> Result<()> {
         let _one = self.growing.lock();

@@ -7,7 +7,7 @@
 //!                                    └── together with extents, bitmap lines and the inode: one COMMIT
 //! ```
 //!
-//! The vfs hands every write() over before the call returns ([`granary_vfs::Quirks::writes_through`]), so that the
+//! The vfs hands every write() over before the call returns ([`granary_fs::Quirks::writes_through`]), so that the
 //! order of transactions is the order of calls and a power failure leaves a prefix of it, data included. A write of more
 //! pages than a record holds is split into several, each whole (section 4.3: "smaller atomic operations at block
 //! granularity").
@@ -22,14 +22,14 @@ use crate::journal::Tx;
 use crate::node::{Dirty, Node, Standing, node};
 use crate::space::Run;
 use granary_device::{Structure, Ticket};
+use granary_fs::{Call, DirtyPage, Inode, Result};
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Call, DirtyPage, Inode, Result};
 
 /// Data lines that one transaction has at most: a small part of any write log. Pages beyond go into the record.
 const BYTE_LINES: u32 = 256;
 
 impl Core {
-    /// [`granary_vfs::Data::write_pages`] with data journaling; the caller holds `change`.
+    /// [`granary_fs::Data::write_pages`] with data journaling; the caller holds `change`.
     pub fn write_journaled(&self, inode: &Inode, pages: &[DirtyPage], size: u64) -> Result<()> {
         for part in pages.chunks(self.data_journal.limit()) {
             let end = part.last().map_or(0, DirtyPage::end).min(size);

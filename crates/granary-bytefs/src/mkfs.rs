@@ -7,9 +7,9 @@ use crate::options::MkfsOptions;
 use crate::supers::{write_copies, write_superblock};
 use granary_device::vendor::transactions::Transactions;
 use granary_device::{Port, Structure};
+use granary_fs::{FileKind, FsError, Result};
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FileKind, FsError, Result};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 

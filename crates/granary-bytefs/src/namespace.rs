@@ -25,12 +25,11 @@ use crate::map::SlotEdits;
 use crate::node::{Body, Half, Node, Standing, node};
 use crate::space::Claim;
 use granary_device::Structure;
+use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NAME_MAX, NewNode, Result};
+use granary_kit::Block;
+use granary_kit::work::Kind;
 use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::work::Kind;
-use granary_vfs::{
-    Attr, Block, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NAME_MAX, NewNode, Result,
-};
 use std::sync::Arc;
 
 /// What happens to an inode that loses a name.
@@ -48,7 +47,7 @@ pub fn lock_all<'a>(nodes: &mut [&'a Node]) -> Vec<MutexGuard<'a, ()>> {
 }
 
 impl Core {
-    /// See [`granary_vfs::Names::create`].
+    /// See [`granary_fs::Names::create`].
     pub fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         let parent = node(dir);
         let _change = parent.change.lock();
@@ -85,7 +84,7 @@ impl Core {
         Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: made } })
     }
 
-    /// See [`granary_vfs::Names::create_unnamed`]: from its beginning in the orphan table.
+    /// See [`granary_fs::Names::create_unnamed`]: from its beginning in the orphan table.
     ///
     /// # Errors
     /// `NoSpace`, among others where the table is full.
@@ -120,7 +119,7 @@ impl Core {
         Ok(())
     }
 
-    /// See [`granary_vfs::Names::readlink`].
+    /// See [`granary_fs::Names::readlink`].
     pub fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
         let (target, len) = {
             let body = node(inode).body.lock();
@@ -139,7 +138,7 @@ impl Core {
         Ok(target)
     }
 
-    /// See [`granary_vfs::Names::link`].
+    /// See [`granary_fs::Names::link`].
     pub fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (parent, child) = (node(dir), node(inode));
         let _change = lock_all(&mut [parent, child]);
@@ -179,7 +178,7 @@ impl Core {
         Ok(())
     }
 
-    /// See [`granary_vfs::Names::unlink`].
+    /// See [`granary_fs::Names::unlink`].
     pub fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (parent, child) = (node(dir), node(inode));
         let _change = lock_all(&mut [parent, child]);

@@ -1,7 +1,7 @@
 //! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
 
+use granary_fs::Time;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::Time;
 use serde::{Deserialize, Serialize};
 
 /// Choices of `mkfs`.

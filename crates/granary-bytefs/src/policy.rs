@@ -18,9 +18,9 @@
 //! Source: ByteFS section 4.6 for the ratio; the cost policy is ours.
 
 use granary_device::{Port, Structure};
+use granary_fs::Result;
 use granary_sim::now;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
-use granary_vfs::Result;
 
 /// Lines of the paper's ratio.
 pub const PAPER: u32 = 8;

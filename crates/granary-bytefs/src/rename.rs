@@ -15,8 +15,9 @@ use crate::journal::Tx;
 use crate::namespace::{Removal, lock_all};
 use crate::node::{Half, node};
 use crate::space::Claim;
-use granary_vfs::work::Kind;
-use granary_vfs::{Block, Call, FileKind, FsError, Inode, Rename, Result};
+use granary_fs::{Call, FileKind, FsError, Inode, Rename, Result};
+use granary_kit::Block;
+use granary_kit::work::Kind;
 use std::sync::Arc;
 
 /// How the names change.
@@ -28,7 +29,7 @@ enum Way {
 }
 
 impl Core {
-    /// See [`granary_vfs::Names::rename`].
+    /// See [`granary_fs::Names::rename`].
     pub fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let (from_dir, to_dir, moved) = (node(r.from_dir), node(r.to_dir), node(r.inode));
         if r.target.is_some_and(|t| node(t).ino == moved.ino) {

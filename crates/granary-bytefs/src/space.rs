@@ -18,7 +18,7 @@
 //! old owner with the new owner's bytes in it.
 
 use crate::groups::Groups;
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;

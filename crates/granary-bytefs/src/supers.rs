@@ -17,8 +17,8 @@ use crate::layout::Superblock;
 use crate::layout::superblock::{IN_USE, REPAIRING};
 use crate::mkfs::ROOT;
 use granary_device::{Port, Structure};
+use granary_fs::{FsError, Result};
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FsError, Result};
 use zerocopy::little_endian::U32;
 
 /// Blocks read together in a search.

@@ -3,11 +3,11 @@
 use crate::core::Core;
 use crate::journal::Tx;
 use crate::node::{Half, Node, Standing, node};
-use granary_vfs::{Inode, Result};
+use granary_fs::{Inode, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Core {
-    /// See [`granary_vfs::Data::fsync`]. The commit covers all that was sealed before it; data that went by byte
+    /// See [`granary_fs::Data::fsync`]. The commit covers all that was sealed before it; data that went by byte
     /// outside transactions needs a verify of its own only where no commit came after it.
     pub fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let node = node(inode);
@@ -23,7 +23,7 @@ impl Core {
         self.journal.verify_to(&self.port, node.posted.load(Relaxed))
     }
 
-    /// See [`granary_vfs::Life::sync`].
+    /// See [`granary_fs::Life::sync`].
     pub fn sync(&self) -> Result<()> {
         {
             let _one = self.syncing.lock();
@@ -37,7 +37,7 @@ impl Core {
         self.journal.verify_all(&self.port)
     }
 
-    /// See [`granary_vfs::Life::release`].
+    /// See [`granary_fs::Life::release`].
     pub fn release(&self, inode: &Inode) -> Result<()> {
         self.unreserve_from(&mut node(inode).body.lock(), 0);
         self.persist(node(inode))

@@ -15,10 +15,10 @@ use crate::journal::Tx;
 use crate::layout::orphan;
 use crate::map::SlotEdits;
 use crate::node::{Dirty, Half, Standing, node};
+use granary_fs::{Call, FileKind, FsError, Inode, Result, SetAttr};
+use granary_kit::work::Kind;
 use granary_sim::costs;
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::work::Kind;
-use granary_vfs::{Call, FileKind, FsError, Inode, Result, SetAttr};
 
 /// File blocks that `size` bytes take.
 pub fn blocks_of(size: u64) -> u64 {
@@ -26,7 +26,7 @@ pub fn blocks_of(size: u64) -> u64 {
 }
 
 impl Core {
-    /// See [`granary_vfs::Attributes::setattr`].
+    /// See [`granary_fs::Attributes::setattr`].
     pub fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let node = node(inode);
         if set.size.is_some() && node.kind != FileKind::File {
@@ -128,13 +128,13 @@ impl Core {
         freed.into_iter().for_each(|run| self.space.withhold(seq, run));
     }
 
-    /// See [`granary_vfs::Attributes::touch_atime`].
-    pub fn touch_atime(&self, inode: &Inode, time: granary_vfs::Time) {
+    /// See [`granary_fs::Attributes::touch_atime`].
+    pub fn touch_atime(&self, inode: &Inode, time: granary_fs::Time) {
         inode.update(|a| a.atime = time);
         self.mark_dirty(inode, Dirty { times: false, atime: true });
     }
 
-    /// See [`granary_vfs::Life::evict`].
+    /// See [`granary_fs::Life::evict`].
     pub fn evict(&self, inode: &Inode) -> Result<()> {
         let node = node(inode);
         let standing = {

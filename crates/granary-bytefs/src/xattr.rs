@@ -14,8 +14,9 @@ use crate::layout::{InodeRecord, xattr};
 use crate::node::{Half, Node, Standing, node};
 use crate::space::{Claim, Run};
 use granary_device::Structure;
+use granary_fs::{Call, FsError, Inode, Result};
+use granary_kit::xattr_string;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
-use granary_vfs::{Call, FsError, Inode, Result, xattr_string};
 
 impl Core {
     /// The blocks of an inode's attributes as its record and their head say.
@@ -59,17 +60,17 @@ impl Core {
         })
     }
 
-    /// See [`granary_vfs::Attributes::getxattr`].
+    /// See [`granary_fs::Attributes::getxattr`].
     pub fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(xattr_string::get(&self.xattrs(node(inode))?, name).map(<[u8]>::to_vec))
     }
 
-    /// See [`granary_vfs::Attributes::listxattr`].
+    /// See [`granary_fs::Attributes::listxattr`].
     pub fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
         Ok(xattr_string::names(&self.xattrs(node(inode))?))
     }
 
-    /// See [`granary_vfs::Attributes::setxattr`].
+    /// See [`granary_fs::Attributes::setxattr`].
     pub fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.journal.alive()?;
         let node = node(inode);

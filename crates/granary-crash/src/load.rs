@@ -48,8 +48,9 @@ use crate::deadline::Deadline;
 use crate::oracle::Promises;
 use crate::recorded::{Recorded, Tape};
 use granary_device::{Devices, Role};
+use granary_fs::{Cred, Result as FsResult};
 use granary_sim::rng::Stream;
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Result as FsResult, Vfs};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -30,8 +30,9 @@ pub(crate) use tape::{Answers, Begun, Tape};
 use doubt::in_doubt;
 
 use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId};
+use granary_fs::{FileKind, FsError, Ino, Result};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Fd, FileKind, FsError, Ino, MapId, OpenFlags, Posix, Result, Whence};
+use granary_vfs::{Fd, MapId, OpenFlags, Posix, Whence};
 use std::collections::BTreeMap;
 
 /// What a descriptor has open.

@@ -10,12 +10,14 @@ pub use on_image::OnImage;
 
 use granary_device::{Devices, Drive, Need, Role, Structure};
 use granary_flash::{ErrorConfig, Geometry};
+use granary_fs::entry::{CrashCase, Mount};
+use granary_fs::{FileSystem, FsEntry, FsError, Repaired};
 use granary_mssd::{DriveConfig, DriveEntry, Mode, Mssd, WriteAck};
 use granary_pmem::{Dimm, DimmConfig, Domain};
 use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::entry::{CrashCase, Layer, Mount};
-use granary_vfs::{FileSystem, FsEntry, FsError, Repaired, VfsConfig};
+use granary_vfs::Layer;
+use granary_vfs::VfsConfig;
 use host::{small_vfs, some_costs};
 use std::sync::Arc;
 
@@ -353,16 +355,16 @@ impl Target for Case {
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
-        self.fs.make(devices, &|fs| table(self.case_of(fs).mkfs))
+        self.fs.make(devices, &|fs| Ok(Box::new(table(self.case_of(fs).mkfs)?)))
     }
 
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
         let options = |fs: &FsEntry| table(&self.case_of(fs).mount.join("\n"));
         let (own, metadata_cache) = (options(self.fs)?, self.case.metadata_cache);
         let how = Mount { options: &own, metadata_cache, read_only: false, lower: None, inside: None };
-        self.fs.bring_up(devices, &how, &|fs| {
+        granary_vfs::bring_up(self.fs, devices, &how, &|fs| {
             let metadata_cache = self.case_of(fs).metadata_cache;
-            Ok(Layer { options: options(fs)?, metadata_cache, vfs: small_vfs() })
+            Ok(Layer { options: Box::new(options(fs)?), metadata_cache, vfs: small_vfs() })
         })
     }
 

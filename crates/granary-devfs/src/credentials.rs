@@ -11,7 +11,7 @@
 //! so the doorbell arrives before the next down-call, and a snapshot is right. [`Check::Table`] is the paper's way, for the test
 //! that shows the hole.
 
-use granary_vfs::Cred;
+use granary_fs::Cred;
 use std::collections::BTreeMap;
 
 /// What the table says of a processor.

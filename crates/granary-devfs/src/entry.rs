@@ -2,17 +2,16 @@
 
 use crate::options::{Crossing, MkfsOptions, MountOptions};
 use granary_device::{Devices, Need};
-use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, nothing_periodic, options};
-use granary_vfs::{FileSystem, FsEntry, Result};
+use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, nothing_periodic};
+use granary_fs::{FileSystem, FsEntry, Options, Result};
 use std::sync::Arc;
-use toml::Table;
 
 /// Variants share their options; what a variant is it decides itself, whatever the section says.
 const OPTIONS: Option<OptionsEntry> = Some(OptionsEntry {
     section: "devfs",
-    read: |from| Section::read::<MountOptions>(from),
-    refusal: |table| {
-        let o: MountOptions = options(table).ok()?;
+    read: complete::<MountOptions>,
+    refusal: |given| {
+        let o: MountOptions = given.read().ok()?;
         let small = o.capacitor_bytes.0 < 64 << 10;
         small.then(|| {
             ("capacitor_bytes", "must be at least 64 KiB: a transaction may have that much".to_owned())
@@ -20,8 +19,8 @@ const OPTIONS: Option<OptionsEntry> = Some(OptionsEntry {
     },
 });
 
-fn mkfs(devices: &Devices, table: &Table) -> Result<()> {
-    crate::mkfs(devices.serving(Need::Inside)?, &options::<MkfsOptions>(table)?)
+fn mkfs(devices: &Devices, given: &dyn Options) -> Result<()> {
+    crate::mkfs(devices.serving(Need::Inside)?, &given.read::<MkfsOptions>()?)
 }
 
 fn mount(

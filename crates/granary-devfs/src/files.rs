@@ -2,8 +2,8 @@
 //!
 //! A command that concerns several files takes their locks by inode number, and holds no other: so there is no deadlock.
 
+use granary_fs::Inode;
 use granary_sim::sync::Mutex;
-use granary_vfs::Inode;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

@@ -19,9 +19,9 @@ use crate::DevFs;
 use crate::command::{APPEND, Command, Op};
 use crate::credentials::{Check, Refused};
 use crate::objects::{Objects, Work};
+use granary_fs::{Call, FileKind, FsError, Inode, Result};
 use granary_pmfs::Pmfs;
 use granary_sim::{costs, cpu};
-use granary_vfs::{Call, FileKind, FsError, Inode, Result};
 
 /// Where the program's memory begins that it pinned for its commands, as this emulation has it.
 const PINNED: u64 = 1 << 32;

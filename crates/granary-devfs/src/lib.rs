@@ -11,7 +11,7 @@
 //!             redo log    kept by a capacitor, or on storage (naive)       granary-pm
 //! ```
 //!
-//! A call that returned is durable. `fs/` has the traits of [`granary_vfs::FileSystem`]: each call is a command.
+//! A call that returned is durable. `fs/` has the traits of [`granary_fs::FileSystem`]: each call is a command.
 //!
 //! - The paper keeps a journal of 4 KiB for each file. Here all files share one log with a lane for each processor: a lane is
 //!   as independent as a file's journal, and a rename needs one transaction, not two. The ledger counts the paper's sizes.
@@ -42,11 +42,11 @@ use crate::credentials::CredentialTable;
 use crate::files::Files;
 use crate::objects::Objects;
 use granary_device::Port;
+use granary_fs::entry::Inside;
+use granary_fs::{Entrance, Result};
 use granary_pm::Keep;
 use granary_pmfs::Pmfs;
 use granary_sim::{Cores, costs};
-use granary_vfs::entry::Inside;
-use granary_vfs::{Entrance, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

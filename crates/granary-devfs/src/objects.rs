@@ -19,9 +19,9 @@
 
 use crate::memory::{Kind, Ledger};
 use crate::options::MountOptions;
+use granary_fs::{FsError, Result};
 use granary_sim::HostCosts;
 use granary_units::Nanos;
-use granary_vfs::{FsError, Result};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 

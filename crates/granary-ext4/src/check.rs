@@ -23,8 +23,9 @@ use crate::layout::superblock::Superblock;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, BlockBytes, dirent, xattr};
 use crate::node::{self, Node};
 use granary_device::Structure;
+use granary_fs::{Attr, FileKind, FsError, Ino, Inode, Result};
+use granary_kit::Block;
 use granary_units::{Lpa, Page};
-use granary_vfs::{Attr, Block, FileKind, FsError, Ino, Inode, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -376,7 +377,7 @@ impl Checker<'_> {
         })?;
         for (ino, kind, hash, name) in list {
             let impossible = name.iter().any(|b| matches!(b, 0 | b'/'));
-            let name = granary_vfs::quoted(&name);
+            let name = granary_fs::quoted(&name);
             if impossible {
                 self.problem(format!("directory {dir}: {name} has a byte that no name has"));
             }

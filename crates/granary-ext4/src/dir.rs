@@ -25,9 +25,10 @@ use crate::layout::inode::INDEX;
 use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::node::{Node, number, show_blocks};
 use granary_device::Structure;
+use granary_fs::{DirEntry, FileKind, FsError, Ino, Inode, Result};
+use granary_kit::{Block, work};
 use granary_sim::{costs, cpu};
 use granary_units::{Lpa, Nanos};
-use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Inode, Result, work};
 use std::sync::Arc;
 
 /// An index block on the way to a leaf.

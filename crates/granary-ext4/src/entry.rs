@@ -2,8 +2,8 @@
 
 use crate::{MkfsOptions, MountOptions};
 use granary_device::{Need, Structure};
-use granary_vfs::FsEntry;
-use granary_vfs::entry::{CrashCase, OptionsEntry, Section, options, too_short, wrong_cpus};
+use granary_fs::FsEntry;
+use granary_fs::entry::{CrashCase, OptionsEntry, complete, too_short, wrong_cpus};
 
 /// ext4.
 pub const EXT4: FsEntry = FsEntry {
@@ -14,19 +14,19 @@ pub const EXT4: FsEntry = FsEntry {
     below: None,
     options: Some(OptionsEntry {
         section: "ext4",
-        read: |from| Section::read::<MountOptions>(from),
-        refusal: |table| {
-            let o: MountOptions = options(table).ok()?;
+        read: complete::<MountOptions>,
+        refusal: |given| {
+            let o: MountOptions = given.read().ok()?;
             let pauses =
                 [("commit_interval", o.commit_interval), ("writeback_interval", o.writeback_interval)];
             too_short(&pauses).or_else(|| wrong_cpus("cpus", o.cpus as usize))
         },
     }),
-    periodic: |table| {
-        let o: MountOptions = options(table).ok()?;
+    periodic: |given| {
+        let o: MountOptions = given.read().ok()?;
         Some(("commits", o.commit_interval))
     },
-    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Blocks)?, &options::<MkfsOptions>(table)?),
+    mkfs: |devices, given| crate::mkfs(devices.serving(Need::Blocks)?, &given.read::<MkfsOptions>()?),
     mount: |devices, how| {
         let own: MountOptions = how.options()?;
         let options = MountOptions { metadata_cache: how.metadata_cache, ..own };

@@ -23,9 +23,10 @@ use crate::layout::inode::ROOT_SIZE;
 use crate::layout::{BLOCKS_PER_GROUP, corrupt};
 use crate::node::Node;
 use granary_device::Structure;
+use granary_fs::Result;
+use granary_kit::Block;
 use granary_sim::costs;
 use granary_units::Lpa;
-use granary_vfs::{Block, Result};
 use std::sync::Arc;
 
 /// What a logical block maps to, and for how many blocks from it on that holds.

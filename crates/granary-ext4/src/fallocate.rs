@@ -22,8 +22,8 @@ use crate::layout::BLOCK_SIZE;
 use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use granary_device::Ticket;
+use granary_fs::{Allocate, Call, FileKind, FsError, Inode, Result};
 use granary_units::{Lpa, Page};
-use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
 
 const BS: u64 = BLOCK_SIZE as u64;
 

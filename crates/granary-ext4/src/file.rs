@@ -31,11 +31,11 @@ use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use crate::ranges::Ranges;
 use granary_device::{Structure, Ticket};
+use granary_fs::{Call, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
+use granary_kit::direct;
+use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Lpa, Page, Payload};
-use granary_vfs::direct;
-use granary_vfs::work::Kind;
-use granary_vfs::{Call, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
 use std::collections::BTreeSet;
 use std::sync::Weak;
 

@@ -1,4 +1,4 @@
-//! [`Ext4`] as the vfs sees it: the traits of [`granary_vfs::FileSystem`] over the operations of the other modules.
+//! [`Ext4`] as the vfs sees it: the traits of [`granary_fs::FileSystem`] over the operations of the other modules.
 
 mod attributes;
 mod data;
@@ -9,8 +9,8 @@ mod space;
 use crate::Ext4;
 use crate::layout::superblock::{DIRTY, Superblock};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_units::{Lpa, Page};
-use granary_vfs::Result;
 
 /// Most hard links (EXT4_LINK_MAX); a directory that would have more stops counting (namei.rs).
 pub(crate) const LINK_MAX: u32 = 65000;
@@ -29,7 +29,7 @@ impl Ext4 {
                 sb.mounts = sb.mounts.get().wrapping_add(1).into();
             }
             sb.store(b);
-            Ok::<_, granary_vfs::FsError>(Page::from_bytes(b))
+            Ok::<_, granary_fs::FsError>(Page::from_bytes(b))
         })?;
         self.port.write(Lpa(0), &[page], Structure::Superblock)?;
         self.journal.flush()

@@ -25,7 +25,7 @@ pub mod journal;
 pub mod superblock;
 pub mod xattr;
 
-use granary_vfs::FsError;
+use granary_fs::FsError;
 
 /// Bytes in a block.
 pub const BLOCK_SIZE: usize = 4096;

@@ -3,7 +3,7 @@
 //! ```text
 //!   namei  file           operations: one handle each (truncation: several)
 //!     |     |
-//!   dir   extents  orphan  node     structures on media, through granary-vfs's BlockCache
+//!   dir   extents  orphan  node     structures on media, through granary-kit's BlockCache
 //!     |     |        |      |
 //!   alloc (blocks, inodes)          bitmaps, group descriptors, preallocation
 //!     |
@@ -50,9 +50,10 @@ use crate::journal::Journal;
 use crate::mbcache::Known;
 use crate::orphan::Orphans;
 use granary_device::Port;
+use granary_fs::DirtyPages;
+use granary_kit::{Block, BlockCache};
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
-use granary_vfs::{Block, BlockCache, DirtyPages};
 use std::sync::{Arc, Weak};
 
 /// Largest file: 2^32 - 1 blocks, the reach of 32-bit logical block numbers.

@@ -22,8 +22,8 @@ use crate::layout::superblock::{CLEAN, MAGIC, Superblock, VERSION};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, BlockBytes};
 use crate::options::MkfsOptions;
 use granary_device::{Port, Structure, Ticket};
+use granary_fs::{FileKind, FsError, Result};
 use granary_units::{Lpa, Page};
-use granary_vfs::{FileKind, FsError, Result};
 use std::collections::BTreeMap;
 
 /// The file system while it is made.

@@ -19,10 +19,11 @@ use crate::options::{DataMode, MountOptions};
 use crate::orphan::Orphans;
 use crate::{Ext4, node};
 use granary_device::{Port, Structure, Ticket};
+use granary_fs::{Ino, Inode, Result};
+use granary_kit::{Block, BlockCache};
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_units::{Lpa, Page};
-use granary_vfs::{Block, BlockCache, Ino, Inode, Result};
 use std::sync::Arc;
 
 /// What mount found and did.

@@ -12,9 +12,9 @@ use crate::layout::htree::name_hash;
 use crate::layout::inode::{EXTENTS, ROOT_INO, ROOT_SIZE, RawInode};
 use crate::node::{self, Node, number, show_blocks};
 use granary_device::Structure;
+use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
+use granary_kit::work::Kind;
 use granary_sim::costs;
-use granary_vfs::work::Kind;
-use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
 use std::sync::Arc;
 
 /// Credits of an operation on names: entries in two directories, each perhaps with a leaf and two index levels

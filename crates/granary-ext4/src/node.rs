@@ -13,9 +13,10 @@ use crate::journal::Handle;
 use crate::layout::inode::{EXTENTS, FIRST_INO, INODES_PER_BLOCK, ROOT_INO, ROOT_SIZE, RawInode};
 use crate::layout::{corrupt, extent};
 use crate::ranges::Ranges;
+use granary_fs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, flag, mode};
+use granary_kit::xattr_string;
 use granary_sim::sync::RwLock;
 use granary_sim::{costs, cpu};
-use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, flag, mode, xattr_string};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -163,7 +164,7 @@ pub(crate) fn slot(ino: u32, per_group: u32) -> usize {
 
 impl Ext4 {
     /// Block of the inode table, read with its neighbours where it is not in memory.
-    pub(crate) fn inode_block(&self, ino: u32) -> Result<std::sync::Arc<granary_vfs::Block>> {
+    pub(crate) fn inode_block(&self, ino: u32) -> Result<std::sync::Arc<granary_kit::Block>> {
         self.groups.inode_block(ino, self.options.inode_readahead_blocks)
     }
 
@@ -199,7 +200,7 @@ impl Ext4 {
         // The journal's inode and the reserved ones are no files.
         let is_file = ino.0 == u64::from(ROOT_INO) || ino.0 >= u64::from(FIRST_INO);
         if ino.0 > u64::from(u32::MAX) || !is_file {
-            return Err(granary_vfs::FsError::Stale);
+            return Err(granary_fs::FsError::Stale);
         }
         let ino = number(ino);
         let block = self.inode_block(ino)?;

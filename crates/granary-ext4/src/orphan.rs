@@ -11,7 +11,7 @@
 use crate::Ext4;
 use crate::journal::Handle;
 use crate::layout::superblock::Superblock;
-use granary_vfs::Result;
+use granary_fs::Result;
 use rustc_hash::FxHashMap;
 
 /// The list in memory. 0 = none.

@@ -23,9 +23,10 @@ use crate::layout::{corrupt, xattr};
 use crate::mbcache::Known;
 use crate::node::{Node, number, show_blocks};
 use granary_device::Structure;
+use granary_fs::{Call, FsError, Inode, Result};
+use granary_kit::{Block, xattr_string};
 use granary_sim::costs;
 use granary_units::Lpa;
-use granary_vfs::{Block, Call, FsError, Inode, Result, xattr_string};
 use std::sync::Arc;
 
 /// Credits: inode, the block before and the block after; bitmap and descriptor of each.

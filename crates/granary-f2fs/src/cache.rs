@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Invariants: a block is read once however many tasks want it; a dirty block, or one that somebody holds, stays. The
-//! cache never writes. Eviction is CLOCK, as in `granary_vfs::BlockCache` (whose blocks have fixed places).
+//! cache never writes. Eviction is CLOCK, as in `granary_kit::BlockCache` (whose blocks have fixed places).
 
 use crate::layout::BlockBytes;
 use crate::names::Names;
+use granary_fs::Result;
 use granary_sim::sync::Mutex;
 use granary_units::Page;
-use granary_vfs::Result;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};

@@ -22,8 +22,8 @@ use crate::layout::sit::{SIT_ENTRIES, SIT_ENTRY, SitEntry};
 use crate::layout::summary::Summary;
 use crate::layout::{BlockBytes, NULL_ADDR, bit, is_real, le32, xattr};
 use granary_device::Structure;
+use granary_fs::{Attr, FileKind, Result, is_name};
 use granary_units::{Lpa, Page};
-use granary_vfs::{Attr, FileKind, Result, is_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 
@@ -360,7 +360,7 @@ impl Check<'_> {
         let read = |lpa: u64| {
             let mut page = [Page::ZERO];
             fs.port.read(Lpa(lpa), &mut page, Structure::Superblock)?;
-            Ok::<_, granary_vfs::FsError>(Box::new(page[0].to_bytes()))
+            Ok::<_, granary_fs::FsError>(Box::new(page[0].to_bytes()))
         };
         for lpa in [0, 1] {
             match crate::mount::read_super(&fs.port, lpa) {

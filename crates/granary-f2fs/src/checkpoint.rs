@@ -20,9 +20,9 @@ use crate::nodes::Batch;
 use crate::segs::{Segs, log};
 use granary_device::vendor::pebble::Bam;
 use granary_device::{Structure, Ticket};
+use granary_fs::Result;
 use granary_sim::{now, sleep_until};
 use granary_units::{Lpa, Nanos, Page};
-use granary_vfs::Result;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -270,7 +270,7 @@ impl F2fs {
         }
         let pack_blocks = body.len() as u32 + self.geo.payload + 2;
         if pack_blocks > self.geo.seg_blocks {
-            return Err(granary_vfs::FsError::NoSpace);
+            return Err(granary_fs::FsError::NoSpace);
         }
         let space = *self.space.lock();
         let (start, cp) = {

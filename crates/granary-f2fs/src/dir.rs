@@ -20,9 +20,10 @@ use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, XATT
 use crate::layout::{BLOCK_SIZE, BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real, put32};
 use crate::node::{node, number};
 use granary_device::Structure;
+use granary_fs::{DirEntry, FileKind, FsError, Ino, Inode, Result};
+use granary_kit::work;
 use granary_sim::cpu;
 use granary_units::{Lpa, Page};
-use granary_vfs::{DirEntry, FileKind, FsError, Ino, Inode, Result, work};
 use std::sync::Arc;
 
 /// Where entries are.

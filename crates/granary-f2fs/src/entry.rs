@@ -2,10 +2,9 @@
 
 use crate::{InPlace, MkfsOptions, MountOptions};
 use granary_device::{Devices, Need};
-use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short};
-use granary_vfs::{FileSystem, FsEntry, Result};
+use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, too_short};
+use granary_fs::{FileSystem, FsEntry, Options, Result};
 use std::sync::Arc;
-use toml::Table;
 
 /// Longest run of free blocks that the drive is told of on its own, as Linux's `discard_granularity` (MAX_PLIST_NUM).
 const LONGEST_RUN: u32 = 512;
@@ -17,16 +16,12 @@ pub const F2FS: FsEntry = FsEntry {
     needs: &[Need::Blocks],
     write_log: false,
     below: None,
-    options: Some(OptionsEntry {
-        section: "f2fs",
-        read: |from| Section::read::<MountOptions>(from),
-        refusal,
-    }),
-    periodic: |table| {
-        let o: MountOptions = options(table).ok()?;
+    options: Some(OptionsEntry { section: "f2fs", read: complete::<MountOptions>, refusal }),
+    periodic: |given| {
+        let o: MountOptions = given.read().ok()?;
         Some(("checkpoints", o.checkpoint_interval))
     },
-    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Blocks)?, &options::<MkfsOptions>(table)?),
+    mkfs: |devices, given| crate::mkfs(devices.serving(Need::Blocks)?, &given.read::<MkfsOptions>()?),
     mount: |devices, how| {
         let own: MountOptions = how.options()?;
         let options = MountOptions { metadata_cache: how.metadata_cache, ..own };
@@ -117,8 +112,8 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
     }
 }
 
-fn refusal(table: &Table) -> Option<(&'static str, String)> {
-    let o: MountOptions = options(table).ok()?;
+fn refusal(given: &dyn Options) -> Option<(&'static str, String)> {
+    let o: MountOptions = given.read().ok()?;
     let (gc, discard) = (o.gc_sleep, o.discard_sleep);
     let pauses = [
         ("checkpoint_interval", o.checkpoint_interval),

@@ -19,9 +19,9 @@ use crate::layout::node::{NODE_ADDRS, addr, addr_at};
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::tree::Dnode;
+use granary_fs::{Allocate, Call, FileKind, FsError, Inode, Result};
+use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
-use granary_vfs::work::Kind;
-use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
 use std::ops::Range;
 
 impl F2fs {

@@ -19,12 +19,12 @@ use crate::segs::log;
 use crate::tree::Dnode;
 use crate::{F2fs, InPlace};
 use granary_device::{Structure, Ticket};
+use granary_fs::{Call, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
+use granary_kit::direct;
+use granary_kit::work::Kind;
 use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu, now};
 use granary_units::{Dest, Lpa, Page, Payload};
-use granary_vfs::direct;
-use granary_vfs::work::Kind;
-use granary_vfs::{Call, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) const BS: u64 = BLOCK_SIZE as u64;

@@ -1,4 +1,4 @@
-//! [`F2fs`](crate::F2fs) as the vfs sees it: the traits of [`granary_vfs::FileSystem`] over the operations of the other modules.
+//! [`F2fs`](crate::F2fs) as the vfs sees it: the traits of [`granary_fs::FileSystem`] over the operations of the other modules.
 
 mod attributes;
 mod data;

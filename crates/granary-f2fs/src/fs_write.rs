@@ -26,8 +26,8 @@ use crate::nodes::Batch;
 use crate::segs::log;
 use granary_device::vendor::pebble::Bam;
 use granary_device::{DriveError, FileEnd, Structure, Ticket};
+use granary_fs::{FileKind, Result};
 use granary_units::{Lpa, Page};
-use granary_vfs::{FileKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 

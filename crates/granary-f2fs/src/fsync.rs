@@ -21,8 +21,8 @@ use crate::layout::forward::{Cuts, Renamed, renamed, set_renamed};
 use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, is_direct, name};
 use crate::node::{Node, node};
 use crate::{F2fs, FsyncMode, Unsynced};
+use granary_fs::{FileKind, Inode, Result};
 use granary_sim::sleep_until;
-use granary_vfs::{FileKind, Inode, Result};
 use std::cell::Cell;
 use std::sync::Arc;
 

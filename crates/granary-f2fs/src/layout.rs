@@ -24,7 +24,7 @@ pub mod summary;
 pub mod superblock;
 pub mod xattr;
 
-use granary_vfs::FsError;
+use granary_fs::FsError;
 
 /// Bytes in a block.
 pub const BLOCK_SIZE: usize = 4096;

@@ -14,8 +14,9 @@ use crate::layout::{BLOCK_SIZE, superblock};
 use crate::options::MkfsOptions;
 use crate::segs::{Seg, Segs, log};
 use granary_device::{Port, Structure};
+use granary_fs::{Attr, FileKind, FsError, Result, Time};
+use granary_kit::BlockCache;
 use granary_units::{Bytes, Lpa, Page};
-use granary_vfs::{Attr, BlockCache, FileKind, FsError, Result, Time};
 use std::sync::Arc;
 
 /// Makes an empty file system on the drive. Whatever was there is gone.

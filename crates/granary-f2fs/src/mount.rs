@@ -22,10 +22,11 @@ use crate::options::MountOptions;
 use crate::segs::{Seg, Segs};
 use crate::{F2fs, LastCheckpoint, Memory, Space, Stats, discard, gc};
 use granary_device::{DriveError, Port, Structure, Ticket};
+use granary_fs::Result;
+use granary_kit::{BlockCache, Generations};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, Signal, now};
 use granary_units::{Bytes, Lpa, Nanos, Page};
-use granary_vfs::{BlockCache, Generations, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -196,7 +197,7 @@ fn read_body(port: &Port, geo: &Geometry, n: usize, cp: &Checkpoint) -> Result<B
     Ok(Body { orphans, nat, sit, sums })
 }
 
-fn short() -> granary_vfs::FsError {
+fn short() -> granary_fs::FsError {
     corrupt("a checkpoint pack is too short")
 }
 

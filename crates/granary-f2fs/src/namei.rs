@@ -13,10 +13,10 @@ use crate::layout::node::{
 use crate::layout::{BLOCK_SIZE, put32};
 use crate::node::{Node, node, number};
 use crate::segs::log;
+use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Rename, Result};
+use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use granary_units::Page;
-use granary_vfs::work::Kind;
-use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Rename, Result};
 use std::sync::Arc;
 
 /// Names that end so are of files that are written once: cold (mkfs.f2fs's list of media, shortened).

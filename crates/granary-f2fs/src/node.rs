@@ -9,8 +9,8 @@
 use crate::cache::Entry;
 use crate::layout::node::{self, Extra, INLINE_DATA, INLINE_DENTRY};
 use crate::{F2fs, Unsynced};
+use granary_fs::{Attr, Ino, Inode, Loaded, Result};
 use granary_sim::{costs, cpu};
-use granary_vfs::{Attr, Ino, Inode, Loaded, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ impl F2fs {
     /// Reads an inode.
     pub(crate) fn load(&self, ino: Ino) -> Result<Arc<Node>> {
         if ino.0 > u32::MAX as u64 {
-            return Err(granary_vfs::FsError::Stale);
+            return Err(granary_fs::FsError::Stale);
         }
         let ino = number(ino);
         let entry = self.inode_node(ino)?;

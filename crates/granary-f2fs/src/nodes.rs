@@ -16,9 +16,9 @@ use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};
 use crate::node::Node;
 use crate::segs::log;
 use granary_device::{Structure, Ticket};
+use granary_fs::{FsError, Result};
 use granary_sim::sync::{Mutex, MutexGuard};
 use granary_units::{Lpa, Nanos, Page};
-use granary_vfs::{FsError, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

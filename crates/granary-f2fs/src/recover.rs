@@ -26,8 +26,8 @@ use crate::mount::Recovery;
 use crate::node::{Node, node};
 use crate::segs::log;
 use granary_device::Structure;
+use granary_fs::{Attr, FileKind, Ino, Inode, Result, Time};
 use granary_units::{Lpa, Page};
-use granary_vfs::{Attr, FileKind, Ino, Inode, Result, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node found behind the checkpoint.

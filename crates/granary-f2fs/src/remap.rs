@@ -15,8 +15,8 @@
 use crate::F2fs;
 use granary_device::vendor::pebble::Bam;
 use granary_device::{DriveError, RemapRange};
+use granary_fs::Result;
 use granary_units::Lpa;
-use granary_vfs::Result;
 
 impl F2fs {
     /// Gives blocks second names; false where the drive has no room for them (a checkpoint makes some): they have to be written then.

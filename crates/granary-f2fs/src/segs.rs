@@ -21,9 +21,10 @@ use crate::layout::sit::SitEntry;
 use crate::layout::summary::{Summary, set_kind};
 use crate::layout::{BLOCK_SIZE, BlockBytes, corrupt};
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
+use granary_kit::BlockCache;
 use granary_sim::now;
 use granary_units::Lpa;
-use granary_vfs::{BlockCache, FsError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use crate::layout::node::{
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, le32, put32};
 use crate::node::Node;
 use crate::segs::log;
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 use std::sync::Arc;
 
 /// A node that holds addresses, and one of them.

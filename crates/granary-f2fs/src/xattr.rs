@@ -15,8 +15,9 @@ use crate::cache::Entry;
 use crate::layout::node::{Footer, XATTR_PLACE};
 use crate::layout::xattr;
 use crate::node::{Node, node};
+use granary_fs::{Call, FsError, Inode, Result};
+use granary_kit::xattr_string;
 use granary_sim::{costs, cpu};
-use granary_vfs::{Call, FsError, Inode, Result, xattr_string};
 use std::sync::Arc;
 
 impl F2fs {

@@ -3,7 +3,7 @@
 use crate::errno::error;
 use crate::host::Host;
 use crate::{HostDir, follow, of};
-use granary_vfs::{Attributes, Call, FileKind, FsError, Inode, Result, SetAttr, Time, XATTR_LIST_MAX, flag};
+use granary_fs::{Attributes, Call, FileKind, FsError, Inode, Result, SetAttr, Time, XATTR_LIST_MAX, flag};
 use rustix::fs::{AtFlags, CWD, Gid, IFlags, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
 

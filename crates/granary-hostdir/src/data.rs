@@ -3,10 +3,10 @@
 use crate::errno::error;
 use crate::host::Host;
 use crate::{HostDir, follow, of};
-use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{
+use granary_fs::{
     Allocate, Call, Data, DirtyPage, FileKind, FsError, Inode, Result, Space, StatFs, WriteBackCause,
 };
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -77,7 +77,7 @@ fn sync_names(host: &Host) -> Result<()> {
 }
 
 impl Data for HostDir {
-    granary_vfs::file_system_lacks!(reserve, wrote, rewrites_cut_page, flush_on_close);
+    granary_fs::file_system_lacks!(reserve, wrote, rewrites_cut_page, flush_on_close);
 
     /// The vfs keeps no pages of it; mappings ask for bytes.
     fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
@@ -141,7 +141,7 @@ impl Data for HostDir {
 }
 
 impl Space for HostDir {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
+    granary_fs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, _call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.may_change()?;

@@ -1,6 +1,6 @@
 //! What the host's error numbers mean here.
 
-use granary_vfs::FsError;
+use granary_fs::FsError;
 use rustix::io::Errno;
 
 /// The error of the vfs that this one is.

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::errno::error;
-use granary_vfs::{Attr, FileKind, FsError, Ino, Result, Time, flag};
+use granary_fs::{Attr, FileKind, FsError, Ino, Result, Time, flag};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags};
@@ -93,7 +93,7 @@ fn attr(stat: &Statx) -> Result<Attr> {
     let kept = (flag::IMMUTABLE | flag::APPEND | flag::NODUMP) as u64;
     Ok(Attr {
         kind: kind(stat)?,
-        mode: stat.stx_mode & granary_vfs::mode::ALL,
+        mode: stat.stx_mode & granary_fs::mode::ALL,
         uid: stat.stx_uid,
         gid: stat.stx_gid,
         nlink: stat.stx_nlink,

@@ -1,4 +1,4 @@
-//! A directory of the host as a [`FileSystem`]: what is in it is what programs on a [`granary_vfs::Vfs`] see and change.
+//! A directory of the host as a [`FileSystem`]: what is in it is what programs on a `Vfs` see and change.
 //!
 //! ```text
 //!   Inode --private--> Host = { identity, O_PATH descriptor, descriptor for bytes, last known place }      host.rs
@@ -12,7 +12,7 @@
 //! **Descriptors.** Each inode in memory has an O_PATH descriptor, and a file whose bytes are wanted a second one, opened through
 //! `/proc/self/fd`. Every call starts from one of them, with one name at most: nothing depends on a path that somebody else
 //! renames, and no symbolic link of the directory is followed. So the vfs must keep no more inodes
-//! ([`granary_vfs::VfsConfig::inodes`]) than half of what the process may open (`RLIMIT_NOFILE`); beyond it calls fail with
+//! (`VfsConfig::inodes`) than half of what the process may open (`RLIMIT_NOFILE`); beyond it calls fail with
 //! `TooManyFiles`. An inode that leaves memory is found again where it was last seen, and only if it is the same file.
 //!
 //! **Who else.** The vfs remembers names and attributes. What somebody changes in the directory beside it shows up when the vfs asks
@@ -31,7 +31,7 @@ mod life;
 mod names;
 mod table;
 
-use granary_vfs::{FileSystem, FsError, Inode, Result};
+use granary_fs::{FileSystem, FsError, Inode, Result};
 use host::Host;
 use rustix::fs::{CWD, Mode, OFlags};
 use std::path::Path;
@@ -70,7 +70,7 @@ impl HostDir {
     }
 }
 
-/// The directory at `path` as a file system, to be mounted under a [`granary_vfs::Vfs`].
+/// The directory at `path` as a file system, to be mounted under a `Vfs`.
 ///
 /// # Errors
 /// As [`HostDir::open`].

@@ -2,12 +2,10 @@
 
 use crate::errno::error;
 use crate::{HostDir, of};
-use granary_vfs::{
-    CachePolicy, Call, Entrance, Features, FileKind, Ino, Inode, Life, Loaded, Quirks, Result,
-};
+use granary_fs::{CachePolicy, Call, Entrance, Features, FileKind, Ino, Inode, Life, Loaded, Quirks, Result};
 
 impl Life for HostDir {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach, drop_caches);
+    granary_fs::file_system_lacks!(opened, closed, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "hostdir"

@@ -3,7 +3,7 @@
 use crate::errno::error;
 use crate::host::{Host, PATH};
 use crate::{HostDir, follow, of};
-use granary_vfs::{
+use granary_fs::{
     Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Loaded, Names, NewNode, Rename, Result,
 };
 use rustix::fd::{AsFd, OwnedFd};

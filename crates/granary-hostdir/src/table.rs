@@ -8,7 +8,7 @@
 //! A file that was seen stays in the table, without a descriptor, until it is removed: some 150 bytes each.
 
 use crate::host::{Host, Identity, Place, stat};
-use granary_vfs::{FsError, Ino, Result};
+use granary_fs::{FsError, Ino, Result};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::fd::{AsFd, OwnedFd};

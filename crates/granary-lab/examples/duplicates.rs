@@ -5,12 +5,13 @@
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
 use granary_device::Port;
+use granary_fs::Caller;
 use granary_lab::experiment::Processes;
 use granary_mssd::{Mode, Mssd};
 use granary_sim::{Daemon, Signal, World, WorldConfig};
 use granary_testbed::Testbed;
 use granary_units::Nanos;
-use granary_vfs::{Caller, Tracking, Vfs, VfsConfig};
+use granary_vfs::{Tracking, Vfs, VfsConfig};
 use granary_workload::Workload;
 use granary_workload::run::{Run, RunOptions};
 use std::sync::Arc;

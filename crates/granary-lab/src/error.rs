@@ -1,6 +1,6 @@
 //! [`LabError`]: why an experiment could not be set up or did not finish. Every message ends with what to try next.
 
-use granary_vfs::FsError;
+use granary_fs::FsError;
 
 /// Why the lab could not do what it was asked.
 #[derive(Debug, thiserror::Error)]

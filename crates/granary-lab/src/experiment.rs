@@ -21,6 +21,7 @@ use crate::warnings;
 use granary_bench::memory;
 use granary_bench::{BenchError, Precondition, Recorded};
 use granary_device::{Devices, Role};
+use granary_fs::{CachePolicy, Caller, Cred, Entrance, FsError};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_testbed::registry::{self, FsEntry};
@@ -28,7 +29,7 @@ use granary_testbed::{Testbed, figures};
 use granary_trace::drive::Phase;
 use granary_trace::drive::native::Header;
 use granary_units::{Nanos, PAGE_SIZE};
-use granary_vfs::{CachePolicy, Caller, Cred, Entrance, FsError, Process, Vfs};
+use granary_vfs::{Process, Vfs};
 use granary_workload::Workload;
 use granary_workload::run::{
     Clients, Finish, Outcome, ProcessId, Progress, ProgressFn, Run, RunError, RunOptions,

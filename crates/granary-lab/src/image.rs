@@ -10,16 +10,16 @@
 use crate::error::LabError;
 use granary_bench::memory;
 use granary_device::{Devices, Drive, Need, Role};
+use granary_fs::{
+    Call, Caller, CheckpointCall, Checkpoints, Cred, FileKind, FileSystem, FsError, Repaired, Time, quoted,
+};
 use granary_image::host::{Host as ImageHost, disk::DiskHost};
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_mssd::DriveConfig;
 use granary_testbed::registry::{self, FsEntry};
 use granary_testbed::{Host, OtherDevices, Testbed, TestbedError};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
-use granary_vfs::{
-    Call, Caller, Change, CheckpointCall, Checkpoints, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix,
-    Process, Repaired, Time, Vfs, VfsConfig, quoted,
-};
+use granary_vfs::{Change, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
 ///
 /// # Errors
 /// The file system's.
-pub fn give_root(vfs: &Arc<Vfs>, (uid, gid): (u32, u32)) -> granary_vfs::Result<()> {
+pub fn give_root(vfs: &Arc<Vfs>, (uid, gid): (u32, u32)) -> granary_fs::Result<()> {
     if (uid, gid) == (0, 0) {
         return Ok(());
     }
@@ -236,7 +236,7 @@ fn grow_fs(host: &Arc<dyn ImageHost>, asked: Option<u64>) -> Result<(), LabError
 /// Before the drive grows: makes the file system as large as the drive is, as far as it can, and asks whether it would
 /// take a drive of `wanted` pages, which it cannot have yet.
 fn ask(
-    grow: impl Fn(u64) -> granary_vfs::Result<()>,
+    grow: impl Fn(u64) -> granary_fs::Result<()>,
     has: u64,
     wanted: u64,
     name: &str,
@@ -271,7 +271,7 @@ const COPY: &str = "make a larger image (`granary mkfs IMAGE --size SIZE`) and c
 const ROOMY: u64 = 1 << 20;
 
 /// What the file system `name` said to growing.
-fn judge(grown: granary_vfs::Result<()>, name: &str, path: &Path) -> Result<(), LabError> {
+fn judge(grown: granary_fs::Result<()>, name: &str, path: &Path) -> Result<(), LabError> {
     let path = path.display();
     match grown {
         Err(FsError::NotSupported) => Err(LabError::Usage(format!("{path}: {name} cannot grow: {COPY}"))),
@@ -408,7 +408,7 @@ impl OpenImage {
     ///
     /// # Errors
     /// The file system's. [`OpenImage::close_unused`] leaves the image as it was then.
-    pub fn mount(&self) -> granary_vfs::Result<Arc<dyn FileSystem>> {
+    pub fn mount(&self) -> granary_fs::Result<Arc<dyn FileSystem>> {
         registry::mount(self.entry, &self.devices, &self.testbed, self.read_only)
     }
 
@@ -425,7 +425,7 @@ impl OpenImage {
     ///
     /// # Errors
     /// The file system's.
-    pub fn vfs(&self, date: Time, page_cache: Bytes) -> granary_vfs::Result<Arc<Vfs>> {
+    pub fn vfs(&self, date: Time, page_cache: Bytes) -> granary_fs::Result<Arc<Vfs>> {
         under_vfs(self.mount()?, self.vfs_config(date, page_cache))
     }
 
@@ -461,7 +461,7 @@ impl OpenImage {
 ///
 /// # Errors
 /// The file system's: its root directory cannot be read.
-pub fn under_vfs(fs: Arc<dyn FileSystem>, config: VfsConfig) -> granary_vfs::Result<Arc<Vfs>> {
+pub fn under_vfs(fs: Arc<dyn FileSystem>, config: VfsConfig) -> granary_fs::Result<Arc<Vfs>> {
     Vfs::mount(fs.clone(), config).inspect_err(|_| drop(fs.unmount(&Call::offline())))
 }
 

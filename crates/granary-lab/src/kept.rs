@@ -7,10 +7,10 @@
 
 use crate::error::LabError;
 use granary_device::Devices;
+use granary_fs::Time;
 use granary_image::host::Host;
 use granary_image::host::disk::DiskHost;
 use granary_image::{Image, ImageDevices, ImageMeta, OpenOptions};
-use granary_vfs::Time;
 use std::path::Path;
 use std::sync::Arc;
 use toml::Table;

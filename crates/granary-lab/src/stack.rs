@@ -25,11 +25,12 @@ pub use whereabouts::{directory, directory_shown, is_stacked};
 
 use crate::error::LabError;
 use granary_device::Devices;
+use granary_fs::{Call, FsError, quoted};
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
 use granary_testbed::registry::{self, Missing};
 use granary_units::Bytes;
-use granary_vfs::{Call, FsError, Vfs, VfsConfig, quoted};
+use granary_vfs::{Vfs, VfsConfig};
 use nested::{forget_nested, lock, refuse_nested};
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -159,7 +160,7 @@ fn mount_both(
     lower: Arc<Vfs>,
     devices: &Devices,
     mut others: Vec<PathBuf>,
-) -> granary_vfs::Result<(Arc<registry::Upper>, Option<String>)> {
+) -> granary_fs::Result<(Arc<registry::Upper>, Option<String>)> {
     if new {
         registry::make_over(devices)?;
     } else {

@@ -2,9 +2,9 @@
 
 use crate::record::Record;
 use granary_bench::record::gc_never_ran;
+use granary_fs::CachePolicy;
 use granary_testbed::Testbed;
 use granary_testbed::registry::FsEntry;
-use granary_vfs::CachePolicy;
 use granary_workload::Workload;
 
 /// What a run is judged by, beside its record.

@@ -22,7 +22,7 @@
 //! Open files: the kernel has them. A request to read or write says with which flags, so nothing need be kept of them
 //! here, and most file systems answer the first OPEN and CREATE with "no such call": the kernel then opens, creates
 //! (with MKNOD) and closes without asking, which saves a third of the requests of making a file. A file system that
-//! wants to know when a file is closed ([`granary_vfs::Quirks::watches_close`]) has handles.
+//! wants to know when a file is closed ([`granary_fs::Quirks::watches_close`]) has handles.
 //!
 //! A mount that only reads refuses every change here, too: the kernel refuses them until somebody says `mount -o remount,rw`,
 //! of which a FUSE server is not told and which it cannot refuse; the image below would forget what was written.
@@ -50,11 +50,10 @@ use crate::handles::Handles;
 use crate::operations::{Operation, Operations};
 use crate::options::{Advise, DurableHook, Options};
 use errands::Errands;
+use granary_fs::{Caller, FileKind, FsError, Ino, NAME_MAX, Result};
 use granary_fuse::abi::{Attr, AttrOut, EntryOut, ForgetOne, InitFlags, OpenOut, OpenedAs, Statfs};
 use granary_fuse::{Listing, NodeId, Notifier, Op, Reply, Request, Server, Setattr};
-use granary_vfs::{
-    Caller, Change, DirStream, FileKind, FsError, Ino, NAME_MAX, NodeRef, OpenFile, Result, Vfs,
-};
+use granary_vfs::{Change, DirStream, NodeRef, OpenFile, Vfs};
 use privileges::Requester;
 pub(crate) use privileges::status as process_status;
 use rustix::io::Errno;
@@ -317,7 +316,7 @@ impl Adapter {
 
     fn statfs(&self, reply: Reply) {
         self.when_there_is_space(move |adapter| {
-            let told = |reply: Reply, s: granary_vfs::StatFs| {
+            let told = |reply: Reply, s: granary_fs::StatFs| {
                 reply.statfs(Statfs {
                     blocks: s.blocks,
                     bfree: s.free_blocks,

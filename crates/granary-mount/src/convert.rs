@@ -4,9 +4,10 @@
 //!   FUSE node   1 = root          n = inode n, but the root's own number stands for inode 1, should there be one
 //! ```
 
+use granary_fs::{FsError, Ino, Time};
 use granary_fuse::abi::Attr;
 use granary_fuse::{NodeId, SetTime as Asked};
-use granary_vfs::{FsError, Ino, OpenFlags, SetTime, Stat, Time};
+use granary_vfs::{OpenFlags, SetTime, Stat};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;

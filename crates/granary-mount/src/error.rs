@@ -1,6 +1,6 @@
 //! [`MountError`]: why a directory could not be mounted or unmounted. Every message ends with what to do.
 
-use granary_vfs::FsError;
+use granary_fs::FsError;
 use std::io;
 use std::path::PathBuf;
 

@@ -18,7 +18,7 @@
 //! Invariant: of two panics the first counts.
 
 use granary_device::DriveError;
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! [`Handles`]: open files and directories by the number that the kernel knows them by.
 
+use granary_fs::{FsError, Result};
 use granary_fuse::Handle;
-use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! [`Options`] of a mount, and the vfs configuration that fits one.
 
 use crate::operations::Operations;
+use granary_fs::Time;
 use granary_units::Bytes;
-use granary_vfs::{Atime, Time, VfsConfig};
+use granary_vfs::{Atime, VfsConfig};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};

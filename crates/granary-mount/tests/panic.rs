@@ -8,12 +8,13 @@ mod image;
 mod rig;
 
 use granary_device::{Command, Devices, Drive, DriveError, Streamed, Structure};
+use granary_fs::Cred;
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image};
 use granary_mount::{MountError, Options};
 use granary_testbed::registry::FsEntry;
 use granary_units::{ByteAddr, Bytes, Dest, Lpa, Nanos, TxId};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;

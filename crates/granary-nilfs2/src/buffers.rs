@@ -8,8 +8,8 @@
 use crate::layout::BlockBytes;
 use crate::tree::{Blocks, Tree};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_units::Page;
-use granary_vfs::Result;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 

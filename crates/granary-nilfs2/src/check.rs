@@ -15,7 +15,7 @@ use crate::layout::{FIRST_INO, ROOT_INO, dirent};
 use crate::media::Media;
 use crate::mount::supers;
 use crate::state::{INODES, State};
-use granary_vfs::{FileKind, FsError, Result, quoted};
+use granary_fs::{FileKind, FsError, Result, quoted};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 

@@ -23,9 +23,9 @@ use crate::recover::segment_blocks;
 use crate::space::Want;
 use crate::state::State;
 use granary_device::{Structure, Ticket};
+use granary_fs::{Result, Sweep, Swept};
 use granary_sim::{Signal, Stopper};
 use granary_units::{Nanos, Page};
-use granary_vfs::{Result, Sweep, Swept};
 use std::collections::BTreeSet;
 use std::sync::Weak;
 
@@ -207,7 +207,7 @@ impl Nilfs2 {
     }
 
     /// What is in memory agrees with nothing any more.
-    fn give_up(&self, error: granary_vfs::FsError) -> granary_vfs::FsError {
+    fn give_up(&self, error: granary_fs::FsError) -> granary_fs::FsError {
         self.broken.lock().get_or_insert(error.clone());
         error
     }

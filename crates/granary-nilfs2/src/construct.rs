@@ -14,10 +14,10 @@ use crate::layout::superblock::{CLEAN, Superblock};
 use crate::log::{Item, Kind, Log};
 use crate::state::{LastRoot, Node};
 use granary_device::{Port, Structure, Ticket};
+use granary_fs::{FsError, Ino, Result};
+use granary_kit::work::Kind as Work;
 use granary_sim::{Signal, Stopper, costs, cpu, now};
 use granary_units::{Lpa, Nanos, Page};
-use granary_vfs::work::Kind as Work;
-use granary_vfs::{FsError, Ino, Result};
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 

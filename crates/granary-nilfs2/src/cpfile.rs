@@ -15,7 +15,7 @@ use crate::layout::CPFILE_INO;
 use crate::layout::checkpoint::{self, Checkpoint, PER_BLOCK, SNAPSHOT, VALID};
 use crate::media::Media;
 use crate::state::State;
-use granary_vfs::Result;
+use granary_fs::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl State {

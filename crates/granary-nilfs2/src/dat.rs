@@ -17,8 +17,8 @@ use crate::layout::{corrupt, le64, put64};
 use crate::media::Media;
 use crate::tree::Blocks;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_units::Page;
-use granary_vfs::Result;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 32;

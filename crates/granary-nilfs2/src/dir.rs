@@ -17,8 +17,9 @@ use crate::media::Media;
 use crate::space::Want;
 use crate::state::State;
 use crate::tree::Blocks;
+use granary_fs::{DirEntry, FileKind, FsError, Ino, Inode, Result};
+use granary_kit::work;
 use granary_sim::cpu;
-use granary_vfs::{DirEntry, FileKind, FsError, Ino, Inode, Result, work};
 use rustc_hash::FxHashMap;
 
 /// Where a name is.

@@ -2,10 +2,9 @@
 
 use crate::{MkfsOptions, MountOptions, Nilfs2};
 use granary_device::{Devices, Need};
-use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short};
-use granary_vfs::{Call, CheckpointCall, Checkpoints, FsEntry, Life as _, Result};
+use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, too_short};
+use granary_fs::{Call, CheckpointCall, Checkpoints, FsEntry, Life as _, Options, Result};
 use std::sync::Arc;
-use toml::Table;
 
 /// NILFS2.
 pub const NILFS2: FsEntry = FsEntry {
@@ -14,16 +13,12 @@ pub const NILFS2: FsEntry = FsEntry {
     needs: &[Need::Blocks],
     write_log: false,
     below: None,
-    options: Some(OptionsEntry {
-        section: "nilfs2",
-        read: |from| Section::read::<MountOptions>(from),
-        refusal,
-    }),
-    periodic: |table| {
-        let o: MountOptions = options(table).ok()?;
+    options: Some(OptionsEntry { section: "nilfs2", read: complete::<MountOptions>, refusal }),
+    periodic: |given| {
+        let o: MountOptions = given.read().ok()?;
         Some(("logs", o.log_interval))
     },
-    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Blocks)?, &options::<MkfsOptions>(table)?),
+    mkfs: |devices, given| crate::mkfs(devices.serving(Need::Blocks)?, &given.read::<MkfsOptions>()?),
     mount: |devices, how| Ok(open(devices, how, Need::Blocks, |own| own)?),
     repair: None,
     checkpoints: Some(|devices, how, call| asked(&*open(devices, how, Need::Blocks, |own| own)?, call)),
@@ -123,8 +118,8 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
     }
 }
 
-fn refusal(table: &Table) -> Option<(&'static str, String)> {
-    let o: MountOptions = options(table).ok()?;
+fn refusal(given: &dyn Options) -> Option<(&'static str, String)> {
+    let o: MountOptions = given.read().ok()?;
     let pauses = [
         ("log_interval", o.log_interval),
         ("cleaning_interval", o.cleaning_interval.0.min(o.cleaning_interval.1)),

@@ -15,10 +15,10 @@ use crate::log::Kind;
 use crate::space::Want;
 use crate::state::{Node, Promise, State};
 use granary_device::Structure;
+use granary_fs::{Call, DirtyPage, FsError, Inode, Result, SetAttr};
+use granary_kit::work::Kind as Work;
 use granary_sim::{costs, cpu, now};
 use granary_units::Page;
-use granary_vfs::work::Kind as Work;
-use granary_vfs::{Call, DirtyPage, FsError, Inode, Result, SetAttr};
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) const BS: u64 = BLOCK_SIZE as u64;

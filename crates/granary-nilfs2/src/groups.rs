@@ -11,7 +11,7 @@
 use crate::buffers::Buffers;
 use crate::layout::{BLOCK_SIZE, BlockBytes, corrupt, le32, put32};
 use crate::tree::Blocks;
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 
 /// Entries of a group: the bits of a block.
 pub(crate) const GROUP: u64 = BLOCK_SIZE as u64 * 8;

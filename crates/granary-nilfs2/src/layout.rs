@@ -21,7 +21,7 @@ pub mod super_root;
 pub mod superblock;
 pub mod usage;
 
-use granary_vfs::FsError;
+use granary_fs::FsError;
 
 /// Bytes in a block.
 pub const BLOCK_SIZE: usize = 4096;

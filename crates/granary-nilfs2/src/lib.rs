@@ -56,10 +56,11 @@ use crate::layout::superblock::Superblock;
 use crate::media::Media;
 use crate::state::State;
 use crate::sync::Asked;
+use granary_fs::{DirtyPages, FsError, Result};
+use granary_kit::Generations;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_units::Nanos;
-use granary_vfs::{DirtyPages, FsError, Generations, Result};
 use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
 

@@ -23,8 +23,8 @@ use crate::layout::usage::{self, USAGE};
 use crate::media::Media;
 use crate::state::{INODES, State};
 use granary_device::Structure;
+use granary_fs::{FileKind, FsError, Result};
 use granary_units::Page;
-use granary_vfs::{FileKind, FsError, Result};
 
 /// What a log is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

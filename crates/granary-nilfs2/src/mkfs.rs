@@ -15,8 +15,8 @@ use crate::segments::{Cursor, Segments};
 use crate::state::{INODES, Node, State};
 use crate::tree::Tree;
 use granary_device::{Port, Structure};
+use granary_fs::{Attr, FileKind, FsError, Result, Time};
 use granary_units::{Lpa, Page};
-use granary_vfs::{Attr, FileKind, FsError, Result, Time};
 
 /// Makes an empty file system on the drive. Whatever was there is gone.
 ///

@@ -27,10 +27,11 @@ use crate::state::{INODES, State, ifile_of};
 use crate::tree::Tree;
 use crate::{Nilfs2, Stats};
 use granary_device::{Port, Structure};
+use granary_fs::{FsError, Result, Time};
+use granary_kit::Generations;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, now};
 use granary_units::{Lpa, Page};
-use granary_vfs::{FsError, Generations, Result, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

@@ -10,10 +10,11 @@ use crate::space::Want;
 use crate::state::{INODES, Node, State};
 use crate::tree::Tree;
 use crate::{Held, layout};
+use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
+use granary_kit::work;
+use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use granary_units::Page;
-use granary_vfs::work::{self, Kind};
-use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
 use std::sync::Arc;
 
 /// A symbolic link's target is in one block.

@@ -23,8 +23,8 @@ use crate::media::Media;
 use crate::segments::{Cursor, LEAST_PART};
 use crate::state::LastRoot;
 use granary_device::{DriveError, Structure};
+use granary_fs::{FsError, Result};
 use granary_units::Page;
-use granary_vfs::{FsError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the logs on media say.

@@ -17,8 +17,8 @@ use crate::media::Media;
 use crate::segments::Segments;
 use granary_device::vendor::pebble::Bam;
 use granary_device::{DriveError, FileEnd, RemapRange, Structure, Ticket};
+use granary_fs::Result;
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::Result;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Nilfs2 {

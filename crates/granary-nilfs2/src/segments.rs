@@ -13,7 +13,7 @@ use crate::layout::SUFILE_INO;
 use crate::layout::corrupt;
 use crate::layout::summary::{Entry, FINFO, HEADER, Part as Block, TIMES_BYTES};
 use crate::layout::usage::{DIRTY, Usage, place};
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -8,8 +8,8 @@ use crate::Nilfs2;
 use crate::dat::Virtual;
 use crate::layout::checkpoint::{self, SNAPSHOT, VALID};
 use crate::state::State;
+use granary_fs::{Checkpoint, FsError, Result};
 use granary_units::Nanos;
-use granary_vfs::{Checkpoint, FsError, Result};
 
 impl Nilfs2 {
     /// All checkpoints, oldest first (`lscp`).

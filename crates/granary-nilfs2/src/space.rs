@@ -17,8 +17,8 @@ use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::INODE;
 use crate::media::Media;
 use crate::state::State;
+use granary_fs::{FsError, Result, StatFs};
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{FsError, Result, StatFs};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// For whom there is to be space.

@@ -17,9 +17,9 @@ use crate::media::Media;
 use crate::segments::Segments;
 use crate::tree::Tree;
 use granary_device::Structure;
+use granary_fs::{Attr, FileKind, FsError, Result};
 use granary_sim::now;
 use granary_units::{Nanos, Page};
-use granary_vfs::{Attr, FileKind, FsError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bitmap and entries of the ifile.
@@ -216,7 +216,7 @@ impl State {
 
     /// The inode of a file of metadata.
     pub fn meta_inode(file: &Buffers) -> DiskInode {
-        let attr = Attr::new(FileKind::File, 0, granary_vfs::Time(0));
+        let attr = Attr::new(FileKind::File, 0, granary_fs::Time(0));
         DiskInode { attr, generation: 0, blocks: file.tree.count, map: file.tree.encode() }
     }
 

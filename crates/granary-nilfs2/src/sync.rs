@@ -19,7 +19,7 @@ use crate::log::Kind;
 use crate::options::Fsync;
 use crate::state::State;
 use granary_device::Ticket;
-use granary_vfs::{Inode, Result};
+use granary_fs::{Inode, Result};
 
 /// A file that somebody wants durable.
 #[derive(Clone, Copy)]

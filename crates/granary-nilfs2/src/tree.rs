@@ -18,8 +18,8 @@ pub(crate) mod node;
 use crate::layout::inode::MAP;
 use crate::layout::{corrupt, le16, le64, put16, put64};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_units::Page;
-use granary_vfs::Result;
 use node::Node;
 
 /// Pointers of a direct map.

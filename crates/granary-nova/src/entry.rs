@@ -2,8 +2,8 @@
 
 use crate::{MkfsOptions, MountOptions};
 use granary_device::Need;
-use granary_vfs::FsEntry;
-use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, nothing_refused, options};
+use granary_fs::FsEntry;
+use granary_fs::entry::{CrashCase, OptionsEntry, complete, nothing_periodic, nothing_refused};
 
 /// NOVA.
 pub const NOVA: FsEntry = FsEntry {
@@ -12,13 +12,9 @@ pub const NOVA: FsEntry = FsEntry {
     needs: &[Need::Bytes],
     write_log: false,
     below: None,
-    options: Some(OptionsEntry {
-        section: "nova",
-        read: |from| Section::read::<MountOptions>(from),
-        refusal: nothing_refused,
-    }),
+    options: Some(OptionsEntry { section: "nova", read: complete::<MountOptions>, refusal: nothing_refused }),
     periodic: nothing_periodic,
-    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Bytes)?, &options::<MkfsOptions>(table)?),
+    mkfs: |devices, given| crate::mkfs(devices.serving(Need::Bytes)?, &given.read::<MkfsOptions>()?),
     mount: |devices, how| {
         let options: MountOptions = how.options()?;
         Ok(crate::mount(devices.serving(Need::Bytes)?.clone(), &options)?)

@@ -20,9 +20,9 @@ use crate::log::Pending;
 use crate::namespace::node;
 use crate::node::{AttrEntry, FileMap, State};
 use granary_device::Structure;
+use granary_fs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Page;
-use granary_vfs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 
 impl Nova {
     pub(crate) fn change_space(

@@ -20,10 +20,10 @@ use crate::log::Pending;
 use crate::node::{AttrEntry, Body, Displaced, Node, State};
 use crate::options::DataMode;
 use granary_device::Structure;
+use granary_fs::{Call, FsError, Inode, Result, SetAttr, Time};
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Call, FsError, Inode, Result, SetAttr, Time};
 
 /// Pages written (and held in memory) in one entry at most.
 pub(crate) const RUN: u64 = 1024;

@@ -1,4 +1,4 @@
-//! [`Nova`](crate::Nova) as the vfs sees it: the traits of [`granary_vfs::FileSystem`].
+//! [`Nova`](crate::Nova) as the vfs sees it: the traits of [`granary_fs::FileSystem`].
 
 mod attributes;
 mod data;

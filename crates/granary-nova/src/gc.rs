@@ -20,8 +20,8 @@ use crate::layout::entry::{CUT, Entry, NEXT_PAGE, parse};
 use crate::layout::{LOG_SPACE, PAGE_NEXT, inode};
 use crate::node::{Body, LogPage, Node, State};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::{BLOCK, Batch, From};
-use granary_vfs::Result;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 

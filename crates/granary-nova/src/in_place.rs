@@ -20,9 +20,9 @@ use crate::layout::{PAGE_ENTRIES, inode as place};
 use crate::log::Pending;
 use crate::node::State;
 use granary_device::Structure;
+use granary_fs::{Attr, Call, FileKind, Inode, Result};
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, corrupt};
-use granary_vfs::{Attr, Call, FileKind, Inode, Result};
 
 /// Bytes of an entry that change: some words before and after.
 pub struct InPlace {

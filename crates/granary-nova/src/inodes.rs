@@ -12,10 +12,10 @@
 use crate::Nova;
 use crate::layout::inode::SIZE;
 use granary_device::Structure;
+use granary_fs::{FsError, Ino, Result};
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, From, Pm, corrupt};
 use granary_units::Page;
-use granary_vfs::{FsError, Ino, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// One CPU's inodes.

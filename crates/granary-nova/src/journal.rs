@@ -15,9 +15,9 @@ use crate::Nova;
 use crate::layout::JOURNAL_PAIRS;
 use crate::layout::journal::{ENTRY, entry, parse};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u64, u64_at};
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
-use granary_vfs::Result;
 
 const WHAT: Structure = Structure::Journal;
 

@@ -17,10 +17,10 @@ use crate::layout::entry::{CUT, DEAD, DENTRY_DEAD, FLAGS, NEXT_PAGE, WRITE_DEAD}
 use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, inode};
 use crate::node::{Displaced, LogPage, State};
 use granary_device::Structure;
+use granary_fs::{FsError, Ino, Result};
 use granary_pm::bytes::put_u64;
 use granary_pm::{BLOCK, Batch, From};
 use granary_sim::{costs, cpu};
-use granary_vfs::{FsError, Ino, Result};
 
 /// Most pages by which a log grows.
 const GROWTH: usize = 256;

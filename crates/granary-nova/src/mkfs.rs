@@ -10,9 +10,9 @@ use crate::layout::{HEAD_BLOCKS, LOG_SPACE, PAGE_ENTRIES, PAGE_OWNER, TAIL_BLOCK
 use crate::mount::{first_free, write_super};
 use crate::options::MkfsOptions;
 use granary_device::{Port, Structure};
+use granary_fs::{Attr, FileKind, FsError, Ino, Result};
 use granary_pm::{BLOCK, Pm, saved};
 use granary_units::Bytes;
-use granary_vfs::{Attr, FileKind, FsError, Ino, Result};
 
 /// Makes a file system: everything on the drive is lost.
 ///

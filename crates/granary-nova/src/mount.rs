@@ -18,10 +18,11 @@ use crate::node::Body;
 use crate::options::{DataMode, MountOptions};
 use crate::replay::Replayed;
 use granary_device::{Port, Structure};
+use granary_fs::{Ino, Result};
+use granary_kit::Generations;
 use granary_pm::{BLOCK, Block, FreeLists, Pm, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::{Page, Payload};
-use granary_vfs::{Generations, Ino, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

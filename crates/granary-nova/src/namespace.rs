@@ -22,10 +22,10 @@ use crate::layout::inode::{self, LogPointers};
 use crate::log::{Pending, growth};
 use crate::node::{AttrEntry, Node, State};
 use granary_device::Structure;
+use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Result};
 use granary_pm::{BLOCK, Batch, From};
 use granary_sim::sync::RwLock;
 use granary_units::{PAGE_SIZE, Page, Payload};
-use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 

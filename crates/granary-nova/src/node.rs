@@ -11,8 +11,8 @@
 //!
 //! Source: NOVA sections 3.1 and 4 (radix trees in DRAM).
 
+use granary_fs::{FileKind, Ino};
 use granary_sim::sync::RwLock;
-use granary_vfs::{FileKind, Ino};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;

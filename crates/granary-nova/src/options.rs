@@ -1,6 +1,6 @@
 //! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
 
-use granary_vfs::Time;
+use granary_fs::Time;
 use serde::{Deserialize, Serialize};
 
 /// Choices of `mkfs`.

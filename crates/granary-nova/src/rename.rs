@@ -16,8 +16,8 @@ use crate::log::Pending;
 use crate::namespace::node;
 use crate::node::State;
 use granary_device::Structure;
+use granary_fs::{Attr, Call, FileKind, Inode, Rename, Result};
 use granary_pm::{Batch, corrupt};
-use granary_vfs::{Attr, Call, FileKind, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A log that takes part.

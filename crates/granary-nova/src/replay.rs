@@ -16,10 +16,10 @@ use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, PAGE_OWNER, i
 use crate::mount::first_free;
 use crate::node::{AttrEntry, Body, LogPage, State};
 use granary_device::Structure;
+use granary_fs::{Attr, FileKind, FsError, Ino, Result, Time};
 use granary_pm::bytes::{u32_at, u64_at};
 use granary_pm::{BLOCK, corrupt};
 use granary_units::PAGE_SIZE;
-use granary_vfs::{Attr, FileKind, FsError, Ino, Result, Time};
 use rustc_hash::FxHashSet;
 
 /// An inode as its log has it.
@@ -289,7 +289,7 @@ impl Replay<'_> {
             }
             Body::Special => {}
         }
-        if attr.kind == FileKind::Symlink && (attr.size == 0 || attr.size >= granary_vfs::PATH_MAX as u64) {
+        if attr.kind == FileKind::Symlink && (attr.size == 0 || attr.size >= granary_fs::PATH_MAX as u64) {
             return Err(corrupt(format!("{}: a link's target of {} B", self.ino, attr.size)));
         }
         Ok(self.out)

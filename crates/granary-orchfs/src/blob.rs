@@ -10,10 +10,10 @@ use crate::geometry::PAGE;
 use crate::layout::{Area, Layout};
 use crate::node::Attributes;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::{Batch, Pm, corrupt};
 use granary_units::Payload;
-use granary_vfs::Result;
 
 const HEAD: usize = 24;
 /// Bytes that a page holds.

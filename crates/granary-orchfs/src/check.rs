@@ -6,8 +6,8 @@ use crate::mkfs::ROOT;
 use crate::mount::reach;
 use crate::node::State;
 use crate::pools::Pools;
+use granary_fs::{Attr, FileKind, Ino, Result};
 use granary_pm::Findings;
-use granary_vfs::{Attr, FileKind, Ino, Result};
 use std::collections::BTreeMap;
 
 impl OrchFs {
@@ -33,7 +33,7 @@ impl OrchFs {
                     twice?;
                     inodes.insert(ino, (state, attr));
                 }
-                Err(granary_vfs::FsError::Corrupt(what)) => bad.push(what),
+                Err(granary_fs::FsError::Corrupt(what)) => bad.push(what),
                 Err(e) => return Err(e),
             }
         }

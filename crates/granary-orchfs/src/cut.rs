@@ -15,8 +15,8 @@ use crate::node::{Node, node};
 use crate::ranges::Use;
 use crate::unit::{Slot, Unit};
 use crate::write::{Job, Segment, Source, Stamp};
+use granary_fs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use granary_units::Payload;
-use granary_vfs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 

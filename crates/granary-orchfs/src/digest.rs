@@ -18,8 +18,8 @@ use crate::lease::Has;
 use crate::record::Record;
 use crate::verify::{Images, Known, judge, structure};
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
 use granary_sim::cpu;
-use granary_vfs::{FsError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -218,7 +218,7 @@ impl OrchFs {
     }
 
     /// The kernel's part learns in whose name a process calls.
-    pub(crate) fn called(&self, call: &granary_vfs::Call<'_>) {
+    pub(crate) fn called(&self, call: &granary_fs::Call<'_>) {
         if call.process != 0 {
             self.leases.lock().called(call.process, call.cred.uid);
         }
@@ -232,7 +232,7 @@ impl OrchFs {
             let state = node.state.try_read()?;
             let entry =
                 state.dir.as_ref()?.after(0).find(|entry| entry.dentry.ino == ino)?.dentry.name.clone();
-            Some(granary_vfs::quoted(&entry).to_string())
+            Some(granary_fs::quoted(&entry).to_string())
         })
     }
 

@@ -3,10 +3,11 @@
 use super::*;
 use crate::record::Group;
 use crate::{MkfsOptions, MountOptions};
+use granary_fs::{Call, Cred, FsError, Life};
 use granary_sim::rng::Stream;
 use granary_suite::suite::{drive, halves, look_around, on_pair, port, run};
 use granary_units::{Bytes, Dest, Payload};
-use granary_vfs::{Call, Cred, FsError, Life, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const AREAS: [Area; 5] = [Area::Inode, Area::Index, Area::Append, Area::Over, Area::Page];

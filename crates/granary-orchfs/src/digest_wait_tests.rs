@@ -3,9 +3,10 @@
 use super::*;
 use crate::record::LARGEST_GROUP;
 use crate::{MkfsOptions, MountOptions};
+use granary_fs::Cred;
 use granary_suite::suite::{drive, halves, on_pair, port, run};
 use granary_units::Bytes;
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;

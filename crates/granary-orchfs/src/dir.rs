@@ -5,8 +5,8 @@
 use crate::layout::Area;
 use crate::layout::dentry::{self, Dentry, UNIT, UNITS};
 use crate::record::Record;
+use granary_fs::Result;
 use granary_pm::corrupt;
-use granary_vfs::Result;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -164,7 +164,7 @@ impl Dir {
         (page, unit): (u64, usize),
         name: &[u8],
         ino: u64,
-        kind: granary_vfs::FileKind,
+        kind: granary_fs::FileKind,
     ) -> Record {
         self.last += 1;
         let dentry = Dentry { ino, cookie: self.last, kind, name: name.to_vec() };
@@ -182,7 +182,7 @@ impl Dir {
     }
 
     /// Lets a name stand for another inode; returns the record.
-    pub fn redirect(&mut self, name: &[u8], ino: u64, kind: granary_vfs::FileKind) -> Option<Record> {
+    pub fn redirect(&mut self, name: &[u8], ino: u64, kind: granary_fs::FileKind) -> Option<Record> {
         let entry = self.by_cookie.get_mut(self.by_name.get(name)?)?;
         (entry.dentry.ino, entry.dentry.kind) = (ino, kind);
         let bytes = dentry::bytes(&entry.dentry);
@@ -216,8 +216,8 @@ fn next_record(page: u64, next: u64) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use granary_fs::FileKind;
     use granary_sim::rng::Stream;
-    use granary_vfs::FileKind;
 
     #[test]
     fn a_directory_is_what_its_records_made_of_its_pages() {

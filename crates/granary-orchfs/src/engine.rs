@@ -24,10 +24,10 @@ pub use works::{Read, Work};
 use crate::cache::SsdCache;
 use crate::geometry::{BLOCK, PAGES};
 use granary_device::Port;
+use granary_fs::{FsError, Result};
 use granary_sim::sync::{Condvar, Mutex, MutexGuard};
 use granary_sim::{costs, cpu, hold, now};
 use granary_units::Nanos;
-use granary_vfs::{FsError, Result};
 use ring::Ring;
 use std::sync::Arc;
 

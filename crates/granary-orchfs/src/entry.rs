@@ -3,18 +3,16 @@
 use crate::options::refusal;
 use crate::{MkfsOptions, MountOptions, Partition};
 use granary_device::{Devices, Need};
-use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, nothing_periodic, options};
-use granary_vfs::{FileSystem, FsEntry, Result};
+use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, nothing_periodic};
+use granary_fs::{FileSystem, FsEntry, Options, Result};
 use std::sync::Arc;
-use toml::Table;
 
 const NEEDS: &[Need] = &[Need::Nvm, Need::Blocks];
-const OPTIONS: OptionsEntry =
-    OptionsEntry { section: "orchfs", read: |from| Section::read::<MountOptions>(from), refusal };
+const OPTIONS: OptionsEntry = OptionsEntry { section: "orchfs", read: complete::<MountOptions>, refusal };
 
-fn mkfs(devices: &Devices, table: &Table) -> Result<()> {
+fn mkfs(devices: &Devices, given: &dyn Options) -> Result<()> {
     let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
-    crate::mkfs(nvm, ssd, &options::<MkfsOptions>(table)?)
+    crate::mkfs(nvm, ssd, &given.read::<MkfsOptions>()?)
 }
 
 fn mount(devices: &Devices, how: &Mount<'_>, options: MountOptions) -> Result<Arc<dyn FileSystem>> {

@@ -19,8 +19,8 @@ use crate::node::node;
 use crate::ranges::Use;
 use crate::unit::{Base, Unit};
 use crate::write::{Job, Segment, Source, Stamp};
+use granary_fs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 use granary_units::Payload;
-use granary_vfs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 use std::ops::Range;
 
 /// Blocks in one group: a word of an index node is a record of 16 B at most.

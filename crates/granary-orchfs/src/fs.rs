@@ -1,4 +1,4 @@
-//! [`OrchFs`](crate::OrchFs) as the vfs sees it: the traits of [`granary_vfs::FileSystem`].
+//! [`OrchFs`](crate::OrchFs) as the vfs sees it: the traits of [`granary_fs::FileSystem`].
 
 mod attributes;
 mod data;

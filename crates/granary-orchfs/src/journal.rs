@@ -19,10 +19,10 @@
 use crate::layout::Area;
 use crate::record::{Group, HEAD, LARGEST_GROUP, Record};
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
 use granary_pm::Pm;
 use granary_sim::sync::Mutex;
 use granary_units::Payload;
-use granary_vfs::{FsError, Result};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

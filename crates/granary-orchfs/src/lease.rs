@@ -14,8 +14,8 @@
 //!
 //! Not durable: after a power failure nobody has a lease, and groups are judged by what they say alone.
 
+use granary_fs::Result;
 use granary_pm::corrupt;
-use granary_vfs::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug)]

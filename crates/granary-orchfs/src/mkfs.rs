@@ -7,8 +7,8 @@ use crate::layout::superblock::{MOST_JOURNALS, SHORTEST_JOURNAL, SIZE, Superbloc
 use crate::layout::{Area, Layout};
 use crate::options::MkfsOptions;
 use granary_device::{Port, Structure};
+use granary_fs::{Attr, FileKind, FsError, Result};
 use granary_pm::{Pm, superblock};
-use granary_vfs::{Attr, FileKind, FsError, Result};
 
 /// The root directory's inode.
 pub const ROOT: u64 = 1;

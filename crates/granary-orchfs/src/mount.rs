@@ -29,12 +29,13 @@ use crate::pools::Pools;
 use crate::unit::{Unit, Word};
 use crate::verify::{Images, judge};
 use granary_device::{Port, Structure};
+use granary_fs::{Attr, FileKind, FsError, Ino, Result, XATTR_SIZE_MAX};
+use granary_kit::Generations;
 use granary_pm::bytes::u64_at;
 use granary_pm::{Pm, corrupt, superblock};
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_units::Bytes;
-use granary_vfs::{Attr, FileKind, FsError, Generations, Ino, Result, XATTR_SIZE_MAX};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -205,7 +206,7 @@ impl OrchFs {
             FileKind::Dir => state.dir = Some(self.read_dir(ino.0, inode.first, inode.parent)?),
             FileKind::Symlink if inode.first != 0 => {
                 (state.target_pages, state.target) =
-                    blob::read(&self.pm, &self.layout, ino.0, inode.first, granary_vfs::PATH_MAX)?;
+                    blob::read(&self.pm, &self.layout, ino.0, inode.first, granary_fs::PATH_MAX)?;
             }
             FileKind::File => state.tree = self.read_tree(ino.0, Word::parse(inode.root)?)?,
             _ => {}
@@ -276,7 +277,7 @@ impl OrchFs {
     ///
     /// # Errors
     /// `Stale` where it is free; `Corrupt`; the drive's.
-    pub(crate) fn load_node(&self, ino: Ino) -> Result<granary_vfs::Loaded> {
+    pub(crate) fn load_node(&self, ino: Ino) -> Result<granary_fs::Loaded> {
         if !self.layout.has(Area::Inode, ino.0) || !self.pools.is_taken(Area::Inode, ino.0) {
             return Err(FsError::Stale);
         }
@@ -288,10 +289,10 @@ impl OrchFs {
     }
 
     /// Hands an inode to the vfs, and remembers it.
-    pub(crate) fn loaded(&self, node: Node, attr: Attr) -> granary_vfs::Loaded {
+    pub(crate) fn loaded(&self, node: Node, attr: Attr) -> granary_fs::Loaded {
         let node = Arc::new(node);
         self.nodes.lock().insert(node.ino.0, Arc::downgrade(&node));
-        granary_vfs::Loaded { attr, private: node }
+        granary_fs::Loaded { attr, private: node }
     }
 }
 

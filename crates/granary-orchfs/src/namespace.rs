@@ -15,8 +15,8 @@ use crate::node::{Node, State, node, with_blocks};
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
 use granary_device::Structure;
+use granary_fs::{Attr, Call, Created, FileKind, Ino, Inode, NewNode, Result};
 use granary_units::{PAGE_SIZE, Page, Payload};
-use granary_vfs::{Attr, Call, Created, FileKind, Ino, Inode, NewNode, Result};
 
 /// Attributes of a directory whose entries changed.
 pub(crate) fn dir_attr(old: Attr, dir: &Dir, call: &Call<'_>) -> Attr {

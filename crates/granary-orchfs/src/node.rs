@@ -8,8 +8,8 @@ use crate::hrtree::HrTree;
 use crate::layout::inode;
 use crate::options::RangeKind;
 use crate::ranges::RangeLock;
+use granary_fs::{Attr, Ino, Inode};
 use granary_sim::sync::{Mutex, RwLock};
-use granary_vfs::{Attr, Ino, Inode};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

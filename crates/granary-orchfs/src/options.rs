@@ -1,10 +1,9 @@
 //! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
 
+use granary_fs::entry::too_short;
+use granary_fs::{Options, Time};
 use granary_units::{Bytes, Nanos};
-use granary_vfs::Time;
-use granary_vfs::entry::too_short;
 use serde::{Deserialize, Serialize};
-use toml::Table;
 
 /// Choices of `mkfs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,8 +159,8 @@ impl Default for MountOptions {
 const MOST_THREADS: u64 = 1024;
 
 /// What of a complete table of [`MountOptions`] is out of its range.
-pub fn refusal(options: &Table) -> Option<(&'static str, String)> {
-    let options: MountOptions = granary_vfs::entry::options(options).ok()?;
+pub fn refusal(given: &dyn Options) -> Option<(&'static str, String)> {
+    let options: MountOptions = given.read().ok()?;
     if !(1..=MOST_THREADS).contains(&options.ssd_threads) {
         return Some(("ssd_threads", format!("must be between 1 and {MOST_THREADS}")));
     }

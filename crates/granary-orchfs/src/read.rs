@@ -17,9 +17,9 @@ use crate::node::Node;
 use crate::ranges::Use;
 use crate::unit::Unit;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Page, Payload};
-use granary_vfs::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

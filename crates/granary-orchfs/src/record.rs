@@ -13,9 +13,9 @@
 
 use crate::layout::{Area, Layout, dentry, inode, nodes};
 use crate::unit::Word;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::Result;
 
 /// Bytes of a group's head.
 pub const HEAD: usize = 40;

@@ -5,9 +5,9 @@ use crate::namespace::dir_attr;
 use crate::node::{State, node};
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
+use granary_fs::{Attr, Call, Rename, Result};
 use granary_pm::corrupt;
 use granary_sim::sync::RwLockWriteGuard;
-use granary_vfs::{Attr, Call, Rename, Result};
 
 /// The states of the directories: one, or two.
 struct Dirs<'a> {

@@ -16,9 +16,9 @@ use crate::OrchFs;
 use crate::layout::Area;
 use crate::migrate::Tails;
 use crate::pools::{Claim, Taken};
+use granary_fs::{FsError, Result};
 use granary_sim::{cpu, sleep, yield_now};
 use granary_units::Nanos;
-use granary_vfs::{FsError, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that a task moves which needs numbers.

@@ -4,8 +4,8 @@
 use crate::OrchFs;
 use crate::geometry::PAGES;
 use crate::layout::Area;
+use granary_fs::{Result, TRIM_RUN};
 use granary_units::Lpa;
-use granary_vfs::{Result, TRIM_RUN};
 use std::ops::Range;
 
 impl OrchFs {

@@ -16,11 +16,11 @@ use crate::node::{Node, State};
 use crate::record::{Group, LARGEST_GROUP, Record};
 use crate::unit::{Unit, Word};
 use granary_device::Structure;
+use granary_fs::{Attr, FsError, Result};
 use granary_pm::Batch;
 use granary_pm::corrupt;
 use granary_sim::{costs, cpu};
 use granary_units::Payload;
-use granary_vfs::{Attr, FsError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.

@@ -27,11 +27,11 @@ use crate::pools::{Claim, Taken};
 use crate::read::Pages;
 use crate::write::Job;
 use granary_device::{Port, Structure};
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{Pm, corrupt};
 use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, Page};
-use granary_vfs::Result;
 use std::sync::atomic::Ordering::Relaxed;
 
 const HEAD: usize = 32;

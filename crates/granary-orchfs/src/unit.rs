@@ -14,8 +14,8 @@
 
 use crate::geometry::PAGES;
 use crate::upage::Header;
+use granary_fs::Result;
 use granary_pm::corrupt;
-use granary_vfs::Result;
 
 /// One page of a block that an O-ELN is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,9 +14,9 @@
 //! header with the number of its page.
 
 use crate::geometry::PAGE;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u16, u16_at};
 use granary_pm::corrupt;
-use granary_vfs::Result;
 
 /// Entries of a header.
 pub const ENTRIES: usize = 14;

@@ -18,9 +18,9 @@ use crate::pools::Pools;
 use crate::record::{Group, Record};
 use crate::unit::Word;
 use granary_device::Structure;
+use granary_fs::{FileKind, Result};
 use granary_pm::bytes::{u16_at, u32_at, u64_at};
 use granary_pm::{Pm, corrupt};
-use granary_vfs::{FileKind, Result};
 use std::collections::BTreeMap;
 
 /// What it is on the NVM, for counters.

@@ -34,9 +34,9 @@ use crate::pools::{Claim, Taken};
 use crate::ranges::Use;
 use crate::unit::{Base, Unit};
 use crate::upage::Header;
+use granary_fs::{Attr, Call, FsError, Inode, Result};
 use granary_sim::{costs, cpu};
 use granary_units::Payload;
-use granary_vfs::{Attr, Call, FsError, Inode, Result};
 
 /// Blocks of a write in one group: 1 MiB and 10 %, the largest of the paper's fixed sizes, is one.
 const GROUP: usize = 40;

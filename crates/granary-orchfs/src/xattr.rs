@@ -7,7 +7,7 @@ use crate::mount::MOST_ATTRIBUTES;
 use crate::node::node;
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
-use granary_vfs::{Attr, Call, FsError, Inode, Result};
+use granary_fs::{Attr, Call, FsError, Inode, Result};
 
 impl OrchFs {
     pub(crate) fn set_xattr(

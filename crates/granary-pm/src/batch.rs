@@ -14,8 +14,8 @@
 use crate::Pm;
 use crate::redo::{Change, Keep, page_change};
 use granary_device::{Port, Streamed, Structure};
+use granary_fs::Result;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, PAGE_SIZE, Page, Payload, TxId};
-use granary_vfs::Result;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Stores on their way.

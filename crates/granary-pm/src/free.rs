@@ -12,7 +12,7 @@
 //! Source: NOVA section 3.3 (per-CPU free lists as red-black trees, rebuilt at mount).
 
 use crate::{Pm, corrupt};
-use granary_vfs::{Result, TRIM_RUN};
+use granary_fs::{Result, TRIM_RUN};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;

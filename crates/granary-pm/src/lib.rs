@@ -37,8 +37,8 @@ pub use redo::{Keep, RedoConfig, RedoLog, RedoStats};
 pub use used::{Used, merged};
 
 use granary_device::{DriveError, DriveInfo, Port, Structure};
+use granary_fs::{FsError, Result};
 use granary_units::{ByteAddr, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FsError, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -23,9 +23,9 @@
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::{BLOCK, Pm, corrupt};
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_units::{ByteAddr, Page, Payload};
-use granary_vfs::{FsError, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// `REDO`.

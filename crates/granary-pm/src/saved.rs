@@ -10,8 +10,8 @@
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::{BLOCK, FreeLists, From, Pm, corrupt};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_units::{PAGE_SIZE, Payload};
-use granary_vfs::Result;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GrnSaved");
 const HEADER: usize = 32;

@@ -3,7 +3,7 @@
 
 use crate::{BLOCK, Pm};
 use granary_device::Structure;
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 
 /// Writes both, the copy (in block `copy`) first, each with a fence.
 ///

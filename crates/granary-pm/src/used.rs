@@ -1,8 +1,8 @@
 //! [`Used`]: which blocks are in use, for recovery and checks.
 
 use crate::corrupt;
+use granary_fs::Result;
 use granary_units::bits;
-use granary_vfs::Result;
 
 /// Which blocks are in use.
 pub struct Used(Vec<u64>, u64);

@@ -13,9 +13,9 @@
 use crate::Pmfs;
 use crate::journal::Edit;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::{BLOCK, Pm};
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::Result;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 

@@ -17,11 +17,11 @@ use crate::layout::dentry::{Dentry, HEADER, bytes, needs, parse};
 use crate::layout::inode::Tree;
 use crate::{Node, Pmfs};
 use granary_device::Structure;
+use granary_fs::{FileKind, FsError, Result};
 use granary_pm::bytes::put_u16;
 use granary_pm::{BLOCK, corrupt};
 use granary_sim::{costs, cpu};
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FileKind, FsError, Result};
 use smallvec::smallvec;
 use std::ops::{ControlFlow, Range};
 

@@ -2,8 +2,8 @@
 
 use crate::{MkfsOptions, MountOptions};
 use granary_device::Need;
-use granary_vfs::FsEntry;
-use granary_vfs::entry::{CrashCase, nothing_periodic, options};
+use granary_fs::FsEntry;
+use granary_fs::entry::{CrashCase, nothing_periodic};
 
 /// PMFS.
 pub const PMFS: FsEntry = FsEntry {
@@ -14,7 +14,7 @@ pub const PMFS: FsEntry = FsEntry {
     below: None,
     options: None,
     periodic: nothing_periodic,
-    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Bytes)?, &options::<MkfsOptions>(table)?),
+    mkfs: |devices, given| crate::mkfs(devices.serving(Need::Bytes)?, &given.read::<MkfsOptions>()?),
     mount: |devices, _how| Ok(crate::mount(devices.serving(Need::Bytes)?.clone(), &MountOptions::default())?),
     repair: None,
     checkpoints: None,

@@ -20,9 +20,9 @@ use crate::namespace::inode_edit;
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_device::Structure;
+use granary_fs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 use granary_pm::{BLOCK, Batch};
 use granary_units::Page;
-use granary_vfs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 
 /// Pages planned at once: those of one node.
 const STEP: u64 = 512;

@@ -18,9 +18,9 @@ use crate::namespace::inode_edit;
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_device::Structure;
+use granary_fs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use granary_pm::{BLOCK, Batch, From, Keep};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use std::sync::atomic::Ordering::Relaxed;
 
 const INODE: Structure = Structure::Inode;

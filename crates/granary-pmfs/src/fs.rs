@@ -1,4 +1,4 @@
-//! [`Pmfs`](crate::Pmfs) as the vfs sees it: the traits of [`granary_vfs::FileSystem`].
+//! [`Pmfs`](crate::Pmfs) as the vfs sees it: the traits of [`granary_fs::FileSystem`].
 
 mod attributes;
 mod data;

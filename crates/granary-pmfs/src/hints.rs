@@ -16,8 +16,8 @@
 //! no other can lie at its address.
 
 use crate::layout::dentry::parse;
+use granary_fs::Result;
 use granary_units::{PAGE_SIZE, Page};
-use granary_vfs::Result;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::Hasher;
@@ -298,8 +298,8 @@ pub struct Unknown;
 mod tests {
     use super::*;
     use crate::layout::dentry::bytes;
+    use granary_fs::FileKind;
     use granary_units::Payload;
-    use granary_vfs::FileKind;
 
     fn page(names: &[&str]) -> Page {
         let mut b = [0u8; PAGE_SIZE];

@@ -20,10 +20,10 @@ use crate::layout::Bytes;
 use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, Form, TX_MASK, UNDO, header, parse_header};
 use crate::{Pmfs, Protocol};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{costs, cpu};
-use granary_vfs::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const WHAT: Structure = Structure::Journal;

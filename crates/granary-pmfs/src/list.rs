@@ -14,8 +14,8 @@ use crate::Pmfs;
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, ITEM_START, item};
 use granary_device::Structure;
+use granary_fs::{Attr, FsError, Ino, Result};
 use granary_pm::Batch;
-use granary_vfs::{Attr, FsError, Ino, Result};
 
 const WHAT: Structure = Structure::Inode;
 

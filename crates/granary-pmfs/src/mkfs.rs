@@ -9,9 +9,9 @@ use crate::mount::write_super;
 use crate::options::MkfsOptions;
 use crate::{Pmfs, journal::Journal};
 use granary_device::{Port, Structure};
+use granary_fs::{Attr, FileKind, FsError, Result};
 use granary_pm::{BLOCK, FreeLists, Pm, saved};
 use granary_units::Bytes;
-use granary_vfs::{Attr, FileKind, FsError, Result};
 
 /// Makes a file system: everything on the drive is lost.
 ///

@@ -19,11 +19,12 @@ use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
 use crate::{Pmfs, Protocol};
 use granary_device::{Port, Structure};
+use granary_fs::{Ino, Result};
+use granary_kit::Generations;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, FreeLists, Keep, Pm, RedoConfig, RedoLog, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::Page;
-use granary_vfs::{Generations, Ino, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

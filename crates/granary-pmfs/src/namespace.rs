@@ -16,9 +16,9 @@ use crate::layout::{Bytes, LIST_HEAD};
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_device::Structure;
+use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Result};
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Payload;
-use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Result};
 use smallvec::smallvec;
 
 /// The bytes in which an inode changes.

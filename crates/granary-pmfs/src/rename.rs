@@ -14,7 +14,7 @@ use crate::layout::inode::Tree;
 use crate::namespace::inode_edit;
 use crate::{Pmfs, node};
 use granary_device::Structure;
-use granary_vfs::{Attr, Call, FileKind, FsError, Inode, Rename, Result};
+use granary_fs::{Attr, Call, FileKind, FsError, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// An inode that takes part: before and after.

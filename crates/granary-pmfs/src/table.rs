@@ -12,10 +12,10 @@ use crate::Pmfs;
 use crate::layout::FANOUT;
 use crate::layout::inode::PLACE;
 use granary_device::Structure;
+use granary_fs::{FsError, Ino, Result};
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, From, Pm, corrupt};
 use granary_units::Page;
-use granary_vfs::{FsError, Ino, Result};
 
 /// The table in host memory.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@
 use crate::layout::inode;
 use crate::layout::{BITMAP, Superblock};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::{BLOCK, FreeLists, From, Pm};
 use granary_units::{Payload, bits};
-use granary_vfs::Result;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

@@ -25,10 +25,8 @@ use crate::layout::inode::{CTIME, Identity, Inode as Stored};
 use crate::node::{self, Node, State};
 use crate::options::Mode;
 use granary_device::Structure;
-use granary_vfs::{
-    Call, Change, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, NodeRef, Rename, Result, SetTime,
-    flag,
-};
+use granary_fs::{Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result, flag};
+use granary_vfs::{Change, NodeRef, SetTime};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

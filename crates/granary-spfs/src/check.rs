@@ -8,8 +8,8 @@ use crate::layout::slot::Extent;
 use crate::node::State;
 use crate::recover::{agrees, directory, reached};
 use crate::survey::{Survey, clusters_of};
+use granary_fs::{Call, FileKind, Ino, Result, quoted};
 use granary_pm::{Findings, Used};
-use granary_vfs::{Call, FileKind, Ino, Result, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Spfs {

@@ -17,10 +17,11 @@ use crate::layout::inode::{self, Identity};
 use crate::node::{Node, State};
 use crate::profiler::Profile;
 use crate::tier::Tier;
+use granary_fs::{Allocate, Call, FsError, Ino, Result, Time};
 use granary_pm::BLOCK;
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Allocate, Call, Change, FsError, Ino, NodeRef, Result, SetTime, Through, Time};
+use granary_vfs::{Change, NodeRef, SetTime, Through};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 

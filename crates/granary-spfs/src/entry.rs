@@ -2,8 +2,8 @@
 
 use crate::{MkfsOptions, MountOptions};
 use granary_device::Need;
-use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, options};
-use granary_vfs::{FsEntry, FsError};
+use granary_fs::FsEntry;
+use granary_fs::entry::{CrashCase, OptionsEntry, complete, nothing_periodic};
 use std::collections::BTreeMap;
 
 /// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. The last has
@@ -27,14 +27,14 @@ pub const fn over(below: &'static FsEntry, name: &'static str, crash: &'static [
         below: Some(below),
         options: Some(OptionsEntry {
             section: "spfs",
-            read: |from| Section::read::<MountOptions>(from),
-            refusal: |table| options::<MountOptions>(table).ok()?.refusal(),
+            read: complete::<MountOptions>,
+            refusal: |given| given.read::<MountOptions>().ok()?.refusal(),
         }),
         periodic: nothing_periodic,
-        mkfs: |devices, table| crate::mkfs(devices.serving(Need::Nvm)?, &options::<MkfsOptions>(table)?),
+        mkfs: |devices, given| crate::mkfs(devices.serving(Need::Nvm)?, &given.read::<MkfsOptions>()?),
         mount: |devices, how| {
             let own: MountOptions = how.options()?;
-            let lower = how.lower.clone().ok_or(FsError::Invalid)?;
+            let lower = granary_vfs::below(how)?;
             let port = devices.serving(Need::Nvm)?.clone();
             // Devices that are opened for reading keep nothing: what has to be recovered is, there.
             let read_only = how.read_only && crate::is_clean(&port)?;

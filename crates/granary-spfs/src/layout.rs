@@ -15,9 +15,9 @@ pub mod slot;
 
 use crate::exthash::Form;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{BLOCK, Pm, corrupt, superblock};
-use granary_vfs::Result;
 
 /// Bytes in a block, the granule of Optane memory: inode numbers count them.
 pub const PM_BLOCK: u64 = 256;

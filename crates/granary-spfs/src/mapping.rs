@@ -17,8 +17,8 @@ use crate::layout::slot::{self, Extent};
 use crate::store::Store;
 use crate::{MkfsOptions, table};
 use granary_device::Port;
+use granary_fs::Result;
 use granary_pm::{BLOCK, Pm, Used};
-use granary_vfs::Result;
 use std::collections::BTreeMap;
 use tree::Tree;
 

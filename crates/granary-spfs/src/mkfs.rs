@@ -4,9 +4,9 @@ use crate::layout::{CLEAN, LOWER, ROOT, RUN, SPLIT, Superblock};
 use crate::options::MkfsOptions;
 use crate::table::{Kind, Table};
 use granary_device::{Port, Structure};
+use granary_fs::{FsError, Result};
 use granary_pm::{BLOCK, Pm};
 use granary_units::Page;
-use granary_vfs::{FsError, Result};
 
 /// Makes SPFS on persistent memory: everything on it is lost.
 ///

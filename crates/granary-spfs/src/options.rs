@@ -162,6 +162,6 @@ impl MountOptions {
                 format!("is {}: must be a power of two up to 65536 clusters", self.piece),
             ));
         }
-        granary_vfs::entry::too_short(&[("tick", self.tick)])
+        granary_fs::entry::too_short(&[("tick", self.tick)])
     }
 }

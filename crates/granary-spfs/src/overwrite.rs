@@ -17,9 +17,9 @@ use crate::options::Consistency;
 use crate::tier::{Piece, Tier};
 use crate::write::Write;
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
 use granary_pm::BLOCK;
 use granary_units::{Dest, Payload};
-use granary_vfs::{FsError, Result};
 use std::ops::Range;
 
 /// Most clusters that one undo record protects; from so many on an extent is split instead (released code: 64).

@@ -22,7 +22,8 @@ use crate::Spfs;
 use crate::layout::{LOWER, ROOT, RUN, word};
 use crate::store::Store;
 use granary_device::Structure;
-use granary_vfs::{Call, FsError, Lower, Result};
+use granary_fs::{Call, FsError, Result};
+use granary_vfs::Lower;
 
 /// The attribute's name.
 pub const NAME: &[u8] = b"user.granary.spfs";

@@ -14,8 +14,8 @@ use crate::Spfs;
 use crate::factor::FULL;
 use crate::layout::inode::Inode as Stored;
 use crate::node::{self, State};
+use granary_fs::{Call, FileKind, FsError, Inode, Result, flag};
 use granary_pm::BLOCK;
-use granary_vfs::{Call, FileKind, FsError, Inode, Result, flag};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Largest file: cluster numbers have 32 bits, of which the last is "none" plus one.

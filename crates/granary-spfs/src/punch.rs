@@ -16,9 +16,10 @@ use crate::Spfs;
 use crate::layout::inode::{CTIME, MTIME};
 use crate::tier::Tier;
 use crate::write::Write;
+use granary_fs::{Allocate, Call, Result};
 use granary_pm::BLOCK;
 use granary_units::Payload;
-use granary_vfs::{Allocate, Call, NodeRef, Result};
+use granary_vfs::NodeRef;
 use std::ops::Range;
 
 impl Spfs {

@@ -6,9 +6,9 @@
 use crate::Spfs;
 use crate::layout::inode::Identity;
 use crate::tier::Tier;
+use granary_fs::{Call, Result};
 use granary_sim::now;
 use granary_units::Nanos;
-use granary_vfs::{Call, Result};
 
 /// A removed file.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,10 @@ use crate::Spfs;
 use crate::node::{self, State};
 use crate::tier::Tier;
 use granary_device::Structure;
+use granary_fs::{Call, FsError, Inode, Result};
 use granary_pm::BLOCK;
 use granary_units::Dest;
-use granary_vfs::{Call, FsError, Inode, NodeRef, Result, Through};
+use granary_vfs::{NodeRef, Through};
 
 /// Bytes loaded at once where nobody wants them.
 const SCRATCH: usize = 64 << 10;

@@ -21,9 +21,10 @@ use crate::store::Store;
 use crate::survey::{File, Survey, clusters_of};
 use crate::tier::Tier;
 use granary_device::Structure;
+use granary_fs::{Call, FileKind, FsError, Ino, Result, Time};
 use granary_pm::{BLOCK, Used, corrupt};
 use granary_units::Payload;
-use granary_vfs::{Call, FileKind, FsError, Ino, Lower, NodeRef, Result, Time};
+use granary_vfs::{Lower, NodeRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a mount had to recover.

@@ -14,9 +14,9 @@ use crate::layout::{self, Superblock, slot};
 use crate::table::{Kind, Table};
 use crate::tier::Tier;
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
 use granary_pm::{Batch, Pm};
 use granary_sim::sync::Mutex;
-use granary_vfs::{FsError, Result};
 
 /// See the module.
 pub struct Store {

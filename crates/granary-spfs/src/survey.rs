@@ -3,8 +3,8 @@
 use crate::layout::inode::{Identity, Inode};
 use crate::layout::slot::{self, Extent};
 use crate::store::Store;
+use granary_fs::Result;
 use granary_pm::BLOCK;
-use granary_vfs::Result;
 use std::collections::BTreeMap;
 
 /// An inode with its name, and its extents as the chain has them.

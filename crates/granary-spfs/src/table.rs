@@ -27,10 +27,10 @@ pub use split::recover;
 
 use crate::alloc::Clusters;
 use crate::layout::slot::Place;
+use granary_fs::{FsError, Result};
 use granary_pm::bytes::{put_u32, put_u64};
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::RwLock;
-use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -24,8 +24,8 @@ use crate::layout::slot::{self, Extent};
 use crate::store::Store;
 use crate::table::Found;
 use granary_device::Structure;
+use granary_fs::{Result, Time};
 use granary_pm::{BLOCK, Batch, corrupt};
-use granary_vfs::{Result, Time};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

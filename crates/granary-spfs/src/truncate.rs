@@ -10,8 +10,9 @@
 use crate::Spfs;
 use crate::layout::inode;
 use crate::tier::Tier;
+use granary_fs::{Call, Result};
 use granary_pm::BLOCK;
-use granary_vfs::{Call, NodeRef, Result};
+use granary_vfs::NodeRef;
 
 impl Spfs {
     /// Gives a tiered file another size. `below`: none where there is no lower file.

@@ -14,8 +14,9 @@
 
 use crate::Spfs;
 use crate::layout::alone::Place;
+use granary_fs::{Call, FileKind, Ino, Inode, Result};
 use granary_sim::sync::RwLockReadGuard;
-use granary_vfs::{Call, Change, FileKind, Ino, Inode, NodeRef, Result, SetTime};
+use granary_vfs::{Change, NodeRef, SetTime};
 
 impl Spfs {
     /// Changes a lower directory; its times stay. Where they cannot be put back (a directory of the host that is another one's), they are

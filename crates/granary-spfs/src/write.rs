@@ -19,9 +19,10 @@ use crate::options::PromotionCopy;
 use crate::read::through;
 use crate::tier::Tier;
 use granary_device::Structure;
+use granary_fs::{Call, FsError, Inode, Result};
 use granary_pm::{BLOCK, Batch};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Call, FsError, Inode, NodeRef, Result, Through};
+use granary_vfs::{NodeRef, Through};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -4,11 +4,12 @@
 #![allow(missing_docs)] // made by criterion_group!
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use granary_fs::Cred;
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::hint::black_box;
 use std::sync::Arc;
 

@@ -20,4 +20,4 @@ pub mod suite;
 
 /// For the macros' expansions.
 #[doc(hidden)]
-pub use granary_vfs as vfs;
+pub use granary_fs as fs;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Nothing of it is durable or counted, and it has no drive. What it is for: tests and benches of the vfs and of what
-//! stands above it. It asserts the contract of [`FileSystem`](granary_vfs::FileSystem): locks are held, names exist or do not, write-back of
+//! stands above it. It asserts the contract of [`FileSystem`](granary_fs::FileSystem): locks are held, names exist or do not, write-back of
 //! one inode is never concurrent with itself or with a truncation, written pages were reserved. It is as hostile as the
 //! contract allows: only dirty lines reach the media, bytes beyond the end of a file are garbage, inode numbers are
 //! reused at once, calls take time before and after they take effect, and can be made to fail.
@@ -13,16 +13,14 @@
 mod check;
 mod state;
 
+use granary_fs::{
+    Allocate, Attr, Attributes, CachePolicy, Call, Created, Data, DirEntry, DirtyPage, Entrance, Features,
+    FileKind, FsError, Ino, Inode, Life, Loaded, Names, NewNode, Quirks, Rename, Result, SetAttr, Space,
+    StatFs, WriteBackCause,
+};
 use granary_sim::rng::Stream;
 use granary_sim::sleep;
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::Inode;
-use granary_vfs::{
-    Allocate, Attributes, CachePolicy, Call, Created, Data, DirEntry, DirtyPage, Entrance, Features, Life,
-    Loaded, Names, NewNode, Quirks, Rename, Space, StatFs, WriteBackCause,
-};
-use granary_vfs::{Attr, FileKind, Ino, SetAttr};
-use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use state::{Entry, MemInode, State};
 use std::sync::Arc;
@@ -254,7 +252,7 @@ impl Names for MemFs {
 }
 
 impl Data for MemFs {
-    granary_vfs::file_system_lacks!(rewrites_cut_page, flush_on_close);
+    granary_fs::file_system_lacks!(rewrites_cut_page, flush_on_close);
 
     fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         assert_locked(inode);
@@ -347,7 +345,7 @@ impl Data for MemFs {
 }
 
 impl Space for MemFs {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
+    granary_fs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         assert_exclusive(inode);
@@ -470,7 +468,7 @@ impl Attributes for MemFs {
 }
 
 impl Life for MemFs {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "memfs"

@@ -17,12 +17,9 @@ pub use history::{Event, History, check_history, run_concurrently};
 pub use tree::{Entry, Snapshot, compare_trees, snapshot};
 
 use crate::reference::{Limits, RefFs, RefProcess};
+use granary_fs::{Allocate, Cred, FileKind, FsError, RenameFlags, Result, SetXattr};
 use granary_units::{Dest, Payload};
-use granary_vfs::FileKind;
-use granary_vfs::SetXattr;
 use granary_vfs::{Access, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
-use granary_vfs::{Allocate, Cred, RenameFlags};
-use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -362,7 +359,7 @@ fn attempt(p: &mut impl Posix, op: &Op) -> Result<Outcome> {
         Op::Chown { path, uid, gid, follow: true } => p.chown(path, *uid, *gid).map(done)?,
         Op::Chown { path, uid, gid, follow: false } => p.lchown(path, *uid, *gid).map(done)?,
         Op::Utimens { path, now } => {
-            let time = if *now { SetTime::Now } else { SetTime::At(granary_vfs::Time(12_345)) };
+            let time = if *now { SetTime::Now } else { SetTime::At(granary_fs::Time(12_345)) };
             p.utimens(path, time, time).map(done)?
         }
         Op::Getxattr { path, name } => Outcome::Data(p.getxattr(path, name.as_bytes())?),

@@ -9,12 +9,12 @@
 //! below at once, so that only bytes are late; the modification time then moves again when they arrive, and access times stay in
 //! memory. It owns the lower vfs: its unmount unmounts that.
 
-use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{
-    Allocate, Attributes, CachePolicy, Call, Change, Created, Data, DirtyPage, Features, FsError, Ino, Inode,
-    Life, Loaded, Lower, NodeRef, Quirks, Result, SetAttr, SetTime, Space, StatFs, Through, Time, Vfs,
-    WriteBackCause, flag,
+use granary_fs::{
+    Allocate, Attributes, CachePolicy, Call, Created, Data, DirtyPage, Features, FsError, Ino, Inode, Life,
+    Loaded, Quirks, Result, SetAttr, Space, StatFs, Time, WriteBackCause, flag,
 };
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_vfs::{Change, Lower, NodeRef, SetTime, Through, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl Passthrough {
 granary_vfs::names_of_lower!(Passthrough);
 
 impl Data for Passthrough {
-    granary_vfs::file_system_lacks!(rewrites_cut_page, flush_on_close);
+    granary_fs::file_system_lacks!(rewrites_cut_page, flush_on_close);
 
     fn read_pages(&self, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         let (node, mut bytes) = (below(inode)?, vec![0; out.len() * PAGE_SIZE]);
@@ -161,7 +161,7 @@ impl Data for Passthrough {
 }
 
 impl Space for Passthrough {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
+    granary_fs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.lower.fallocate(&call.as_root(), &below(inode)?, how, pos, len)?;
@@ -223,7 +223,7 @@ impl Attributes for Passthrough {
 }
 
 impl Life for Passthrough {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach);
+    granary_fs::file_system_lacks!(opened, closed, process_ended, memory, attach);
 
     fn name(&self) -> &'static str {
         "passthrough"

@@ -14,10 +14,8 @@ mod maps;
 mod xattrs;
 
 use content::Content;
-use granary_vfs::Cred;
+use granary_fs::{Cred, FileKind, FsError, Result, mode};
 use granary_vfs::{Access, OpenFlags};
-use granary_vfs::{FileKind, mode};
-use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -68,13 +68,12 @@ pub use variants::{Variant, Variants, restless_settings};
 
 use crate::reference::Limits;
 use granary_device::{Drive, Port, Role};
+use granary_fs::{Caller, Cred, FileSystem, Result};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use granary_vfs::Process;
-use granary_vfs::Result;
-use granary_vfs::{Caller, Cred, FileSystem};
 use granary_vfs::{Vfs, VfsConfig};
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -141,11 +140,11 @@ macro_rules! subject {
                 $crate::reference::Limits { max_file_size: $max_file_size, max_links: $max_links }
             }
 
-            fn mkfs(&self, port: &granary_device::Port) -> $crate::vfs::Result<()> {
+            fn mkfs(&self, port: &granary_device::Port) -> $crate::fs::Result<()> {
                 $fs_crate::mkfs(port, &self.mkfs)
             }
 
-            fn mount(&self, port: granary_device::Port) -> $crate::vfs::Result<std::sync::Arc<Self::Fs>> {
+            fn mount(&self, port: granary_device::Port) -> $crate::fs::Result<std::sync::Arc<Self::Fs>> {
                 $fs_crate::mount(port, &self.mount)
             }
 

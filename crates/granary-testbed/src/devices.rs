@@ -4,10 +4,10 @@ use crate::error::TestbedError;
 use crate::testbed::Testbed;
 use granary_bench::{BenchError, memory};
 use granary_device::{Devices, Drive, Need, Role};
+use granary_fs::FsEntry;
 use granary_mssd::{DriveConfig, Mode};
 use granary_pmem::DimmConfig;
 use granary_units::{Bytes, PAGE_SIZE};
-use granary_vfs::FsEntry;
 use std::sync::Arc;
 
 /// The least that a device gets beside the one whose size was asked for.

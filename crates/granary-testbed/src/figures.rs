@@ -2,10 +2,10 @@
 
 use crate::testbed::{Host, Testbed};
 use granary_bench::figures as ssd;
+use granary_fs::entry::Inside;
 use granary_mssd::DriveConfig;
 use granary_pmem::DimmConfig;
 use granary_units::{Bytes, PAGE_SIZE};
-use granary_vfs::entry::Inside;
 
 /// Name and value of each figure, in the order of a report.
 pub fn figures(t: &Testbed) -> Vec<(&'static str, String)> {

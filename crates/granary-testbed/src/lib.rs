@@ -23,6 +23,7 @@ pub mod measure;
 mod memory;
 mod options;
 pub mod registry;
+mod section;
 mod set;
 mod source;
 mod testbed;

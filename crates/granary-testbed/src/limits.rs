@@ -6,9 +6,9 @@
 //! allowed, so that any question can be asked of a model.
 
 use crate::testbed::Testbed;
+use granary_fs::entry::{MOST_CPUS, too_short};
 use granary_mssd::DriveConfig;
 use granary_units::Nanos;
-use granary_vfs::entry::{MOST_CPUS, too_short};
 
 /// Longest time that one thing takes. NAND has the same limit: an erase takes some ms.
 const LONGEST: Nanos = Nanos(1_000_000_000);

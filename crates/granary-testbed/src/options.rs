@@ -4,8 +4,9 @@
 //! complete, so that `--set` reaches each key.
 
 use crate::registry::{self, FILE_SYSTEMS};
-use granary_vfs::FsEntry;
-use granary_vfs::entry::{OptionsEntry, Section};
+use crate::section::Section;
+use granary_fs::FsEntry;
+use granary_fs::entry::OptionsEntry;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -32,7 +33,7 @@ pub(super) fn sections() -> impl Iterator<Item = &'static OptionsEntry> {
 
 fn defaults(of: &OptionsEntry) -> Section {
     let nothing = toml::Deserializer::parse("").expect("an empty text is TOML");
-    (of.read)(nothing).expect("every option has a default")
+    Section::read(of, nothing).expect("every option has a default")
 }
 
 impl FsOptions {
@@ -76,7 +77,7 @@ impl FsOptions {
             let Value::Table(section) = value else { return Err(format!("fs.{name} is a section")) };
             let text = toml::to_string(section).map_err(|e| e.to_string())?;
             let from = toml::Deserializer::parse(&text).map_err(|e| e.message().to_owned())?;
-            all.put(of, (of.read)(from).map_err(|e| e.message().to_owned())?);
+            all.put(of, Section::read(of, from).map_err(|e| e.message().to_owned())?);
         }
         Ok(all)
     }

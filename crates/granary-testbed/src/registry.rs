@@ -6,12 +6,14 @@
 use crate::error::TestbedError;
 use crate::testbed::Testbed;
 use granary_device::{Devices, Need};
-use granary_vfs::entry::{Layer, Mount};
-use granary_vfs::{CheckpointCall, Checkpoints, FileSystem, Result, Vfs};
+use granary_fs::entry::{Mount, defaults};
+use granary_fs::{CheckpointCall, Checkpoints, FileSystem, Result};
+use granary_vfs::Layer;
+use granary_vfs::Vfs;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use granary_vfs::FsEntry;
+pub use granary_fs::FsEntry;
 
 /// All file systems, in the order of comparisons.
 pub const FILE_SYSTEMS: &[FsEntry] = &[
@@ -112,7 +114,8 @@ pub fn forget_pair(lower: Arc<Vfs>) -> Result<()> {
 /// # Errors
 /// The file system's; the lower one stays mounted then.
 pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> Result<Arc<Upper>> {
-    let options = granary_vfs::entry::options(options)?;
+    let given: &dyn granary_fs::Options = options;
+    let options = given.read()?;
     granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)
 }
 
@@ -121,7 +124,7 @@ pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> 
 /// # Errors
 /// As [`mount_over`].
 pub fn look_over(lower: Arc<Vfs>, devices: &Devices) -> Result<Arc<Upper>> {
-    let options = granary_vfs::entry::options(&toml::Table::new())?;
+    let options = granary_spfs::MountOptions::default();
     granary_spfs::mount_as(devices.serving(Need::Nvm)?.clone(), lower, &options, granary_spfs::Access::Look)
 }
 
@@ -136,7 +139,7 @@ pub type Missing = granary_spfs::Missing;
 /// # Errors
 /// The file system's.
 pub fn mkfs(fs: &FsEntry, devices: &Devices) -> Result<()> {
-    fs.make(devices, &|_| Ok(toml::Table::new()))
+    fs.make(devices, &defaults)
 }
 
 /// One call on the checkpoints of a file system, which is mounted for it as the testbed says; `None`: it has none.
@@ -171,7 +174,7 @@ pub fn mount(
     let metadata_cache = testbed.host.metadata_cache;
     let how =
         Mount { options: &options, metadata_cache, read_only, lower: None, inside: testbed.inside.clone() };
-    fs.bring_up(devices, &how, &|below| {
-        Ok(Layer { options: testbed.fs.of(below), metadata_cache, vfs: testbed.host.vfs })
+    granary_vfs::bring_up(fs, devices, &how, &|below| {
+        Ok(Layer { options: Box::new(testbed.fs.of(below)), metadata_cache, vfs: testbed.host.vfs })
     })
 }

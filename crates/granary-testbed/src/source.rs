@@ -13,6 +13,7 @@
 use crate::builtin::text;
 use crate::error::TestbedError;
 use crate::options::{self, FsOptions};
+use crate::section::Section;
 use crate::testbed::{ELSEWHERE, Testbed};
 use serde::Deserialize;
 use toml::Spanned;
@@ -162,7 +163,7 @@ impl Sources {
             let DeValue::Table(keys) = section.into_inner() else {
                 return Err(self.bad(Some(at), &format!("fs.{} is a section", of.section)));
             };
-            let read = (of.read)(toml::Deserializer::from(Spanned::new(span, keys)));
+            let read = Section::read(of, toml::Deserializer::from(Spanned::new(span, keys)));
             out.put(of, read.map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?);
         }
         Ok(())

@@ -2,12 +2,12 @@
 
 use crate::error::TestbedError;
 use crate::options::{self, FsOptions};
+use granary_fs::entry::Inside;
 use granary_mssd::DriveConfig;
 use granary_pmem::DimmConfig;
 use granary_sim::HostCosts;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
-use granary_vfs::entry::Inside;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

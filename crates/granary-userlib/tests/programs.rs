@@ -2,6 +2,7 @@
 //! the direct way.
 
 use granary_device::{Devices, Need, Role};
+use granary_fs::FileSystem;
 use granary_mount::{Mounted, Operation, Options, host_config};
 use granary_mssd::Mssd;
 use granary_orchfs::OrchFs;
@@ -9,7 +10,7 @@ use granary_pmem::{Dimm, DimmConfig};
 use granary_testbed::Testbed;
 use granary_testbed::registry::{self, FILE_SYSTEMS, FsEntry};
 use granary_units::Bytes;
-use granary_vfs::{FileSystem, Vfs, VfsConfig};
+use granary_vfs::{Vfs, VfsConfig};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};

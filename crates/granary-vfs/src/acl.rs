@@ -10,11 +10,9 @@
 //!
 //! Source: POSIX 1003.1e draft 17 (withdrawn), acl(5); the value's form is linux/posix_acl_xattr.h.
 
-use crate::attr::Attr;
-use crate::error::{FsError, Result};
-use crate::fs::Cred;
 use crate::posix::Access;
 use crate::vfs::perm;
+use granary_fs::{Attr, Cred, FsError, Result};
 
 /// The list that permissions follow from.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -162,7 +160,7 @@ impl Acl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::{FileKind, Time};
+    use granary_fs::{FileKind, Time};
 
     fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         Acl(entries.iter().map(|&(tag, bits, id)| Entry { tag, bits, id }).collect()).encode()

@@ -30,11 +30,10 @@
 mod mapping;
 mod slots;
 
-use crate::attr::Ino;
 use crate::config::{Tracking, VfsConfig};
-use crate::fs::DirtyPage;
 use crate::gate::Gate;
 use crate::vfs::{NO_MAPPING, Node};
+use granary_fs::{DirtyPage, Ino};
 use granary_sim::now;
 use granary_units::{LINE_SIZE, Nanos, PAGE_SIZE, Page, Payload};
 use parking_lot::Mutex;

@@ -1,6 +1,6 @@
 //! [`VfsConfig`]: the knobs of the vfs, with Linux's defaults.
 
-use crate::attr::Time;
+use granary_fs::Time;
 use granary_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 

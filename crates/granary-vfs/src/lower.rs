@@ -11,12 +11,12 @@
 //!
 //! Why layers do not wait for each other in a circle: DESIGN.md, "Layers". It does *not* unmount the lower vfs: who mounted it does.
 
-use crate::attr::{FileKind, Ino, flag};
-use crate::error::{FsError, Result};
-use crate::fs::{Allocate, Call, Caller, DirEntry, Features, NewNode, Origin, RenameFlags, StatFs};
 use crate::posix::{OpenFlags, Stat};
 use crate::vfs::{Change, DirStream, NewFile, NodeRef, OpenFile, Vfs};
-use crate::xattr::SetXattr;
+use granary_fs::{
+    Allocate, Call, Caller, DirEntry, Features, FileKind, FsError, Ino, NewNode, Origin, RenameFlags, Result,
+    SetXattr, StatFs, flag,
+};
 use granary_units::{Dest, PAGE_SIZE, Payload};
 use std::ops::Range;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Lower {
         if node.is_orphan() { Err(FsError::Stale) } else { Ok(node) }
     }
 
-    /// Tells two lives of a number apart: see [`crate::Attributes::generation`].
+    /// Tells two lives of a number apart: see [`granary_fs::Attributes::generation`].
     pub fn generation(&self, node: &NodeRef) -> u32 {
         self.vfs.generation(node)
     }
@@ -102,7 +102,7 @@ impl Lower {
     }
 
     /// Calls `emit` for each entry of `dir` after position `from` (0 = first) until it returns false, as
-    /// [`crate::Names::readdir`]: without "." and "..", and without an end of its own. `emit` is called with locks of the lower
+    /// [`granary_fs::Names::readdir`]: without "." and "..", and without an end of its own. `emit` is called with locks of the lower
     /// layer held: it must not call either layer.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Lower {
         })
     }
 
-    /// Where the positions of `dir` end: see [`crate::Names::dir_end`].
+    /// Where the positions of `dir` end: see [`granary_fs::Names::dir_end`].
     pub fn dir_end(&self, dir: &NodeRef) -> u64 {
         self.vfs.fs().dir_end(dir)
     }
@@ -280,7 +280,7 @@ impl Lower {
     }
 
     /// A descriptor of the upper layer that could write the node is closed: what is dirty is written where the lower file system wants
-    /// that (see [`crate::Data::flush_on_close`]).
+    /// that (see [`granary_fs::Data::flush_on_close`]).
     pub fn written_and_closed(&self, call: &Call<'_>, node: &NodeRef) {
         self.vfs.flush_closed(call, node);
     }

@@ -6,10 +6,7 @@
 //!
 //! It does *not* have calls that share descriptors (dup, fork).
 
-use crate::attr::{Attr, FileKind, Ino, Time};
-use crate::error::{FsError, Result};
-use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
-use crate::xattr::SetXattr;
+use granary_fs::{Allocate, Attr, Cred, FileKind, FsError, Ino, RenameFlags, Result, SetXattr, StatFs, Time};
 use granary_units::{Dest, Payload};
 
 /// A file descriptor of one process.
@@ -321,42 +318,42 @@ macro_rules! forward_posix {
 #[macro_export]
 macro_rules! forward_posix_call {
     ($inner:ident stat) => {
-        fn stat(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<$crate::Stat> {
+        fn stat(&mut self, path: impl AsRef<[u8]>) -> $crate::contract::Result<$crate::Stat> {
             self.$inner.stat(path)
         }
     };
     ($inner:ident lstat) => {
-        fn lstat(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<$crate::Stat> {
+        fn lstat(&mut self, path: impl AsRef<[u8]>) -> $crate::contract::Result<$crate::Stat> {
             self.$inner.lstat(path)
         }
     };
     ($inner:ident fstat) => {
-        fn fstat(&mut self, fd: $crate::Fd) -> $crate::Result<$crate::Stat> {
+        fn fstat(&mut self, fd: $crate::Fd) -> $crate::contract::Result<$crate::Stat> {
             self.$inner.fstat(fd)
         }
     };
     ($inner:ident access) => {
-        fn access(&mut self, path: impl AsRef<[u8]>, wanted: $crate::Access) -> $crate::Result<()> {
+        fn access(&mut self, path: impl AsRef<[u8]>, wanted: $crate::Access) -> $crate::contract::Result<()> {
             self.$inner.access(path, wanted)
         }
     };
     ($inner:ident getxattr) => {
-        fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> $crate::Result<Vec<u8>> {
+        fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> $crate::contract::Result<Vec<u8>> {
             self.$inner.getxattr(path, name)
         }
     };
     ($inner:ident listxattr) => {
-        fn listxattr(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<Vec<Vec<u8>>> {
+        fn listxattr(&mut self, path: impl AsRef<[u8]>) -> $crate::contract::Result<Vec<Vec<u8>>> {
             self.$inner.listxattr(path)
         }
     };
     ($inner:ident readlink) => {
-        fn readlink(&mut self, path: impl AsRef<[u8]>) -> $crate::Result<Vec<u8>> {
+        fn readlink(&mut self, path: impl AsRef<[u8]>) -> $crate::contract::Result<Vec<u8>> {
             self.$inner.readlink(path)
         }
     };
     ($inner:ident statfs) => {
-        fn statfs(&mut self) -> $crate::Result<$crate::StatFs> {
+        fn statfs(&mut self) -> $crate::contract::Result<$crate::contract::StatFs> {
             self.$inner.statfs()
         }
     };

@@ -10,12 +10,11 @@
 mod maps;
 mod walk;
 
-use crate::attr::{FileKind, mode};
-use crate::error::{FsError, Result};
-use crate::fs::{Allocate, Call, Caller, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::vfs::{Change, DirStream, MemoryMap, NewFile, NodeRef, OpenFile, Vfs};
-use crate::xattr::SetXattr;
+use granary_fs::{
+    Allocate, Call, Caller, Cred, FileKind, FsError, RenameFlags, Result, SetXattr, StatFs, mode,
+};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, Payload};
 use std::sync::Arc;

@@ -50,17 +50,17 @@ pub use io::OpenFile;
 pub use mmap::MemoryMap;
 pub use namespace::NewFile;
 pub use node::{Farewell, Node, NodeRef};
-pub use readdir::{DirStream, is_name};
+pub use readdir::DirStream;
 
 pub(crate) use node::NO_MAPPING;
 pub(crate) use rename::Side;
 
-use crate::attr::Time;
 use crate::cache::{CacheStats, PageCache};
 use crate::config::VfsConfig;
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Cred, Features, FileSystem, Origin, StatFs, Sweep, Swept};
 use effects::Effects;
+use granary_fs::{
+    Call, Caller, Cred, Features, FileSystem, FsError, Origin, Result, StatFs, Sweep, Swept, Time,
+};
 use granary_sim::sync::Mutex;
 use granary_sim::{Daemon, core};
 use granary_units::PAGE_SIZE;
@@ -91,7 +91,7 @@ pub struct Vfs {
     calls: AtomicU64,
     /// Numbers given to programs.
     processes: AtomicU32,
-    /// Uses of nodes by the file system's own daemons: begun and ended ([`DirtyPages`](crate::DirtyPages)).
+    /// Uses of nodes by the file system's own daemons: begun and ended ([`DirtyPages`](granary_fs::DirtyPages)).
     lent: [AtomicU64; 2],
     /// Test support: the order of changes.
     effects: Effects,
@@ -205,7 +205,7 @@ impl Vfs {
         Caller::new(cred, self.processes.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
     }
 
-    /// The process of this number has ended: see [`Life::process_ended`](crate::Life::process_ended).
+    /// The process of this number has ended: see [`Life::process_ended`](granary_fs::Life::process_ended).
     pub fn process_ended(&self, process: u32) {
         self.fs.process_ended(&self.kernel(), process);
     }
@@ -228,7 +228,7 @@ impl Vfs {
         self.fs.statfs(&self.call(caller))
     }
 
-    /// Makes the file system larger on a drive that has become larger: see [`Space::grow`](crate::Space::grow).
+    /// Makes the file system larger on a drive that has become larger: see [`Space::grow`](granary_fs::Space::grow).
     ///
     /// # Errors
     /// The file system's.
@@ -236,7 +236,7 @@ impl Vfs {
         self.fs.grow(&self.kernel(), blocks)
     }
 
-    /// Cleans until nothing is left: see [`Space::sweep`](crate::Space::sweep). Dirty pages stay where they are.
+    /// Cleans until nothing is left: see [`Space::sweep`](granary_fs::Space::sweep). Dirty pages stay where they are.
     ///
     /// # Errors
     /// The file system's.
@@ -244,7 +244,7 @@ impl Vfs {
         self.fs.sweep(&self.kernel(), sweep)
     }
 
-    /// Compares everything on media (and in memory) with everything else: see [`Life::check`](crate::Life::check).
+    /// Compares everything on media (and in memory) with everything else: see [`Life::check`](granary_fs::Life::check).
     ///
     /// # Errors
     /// The file system's.
@@ -271,7 +271,7 @@ impl Vfs {
             return Err(FsError::Busy);
         }
         // Nothing is in use.
-        self.write_back_all(&self.kernel(), crate::fs::WriteBackCause::Sync);
+        self.write_back_all(&self.kernel(), granary_fs::WriteBackCause::Sync);
         // What one file has lost keeps no other from media.
         let mut failed = None;
         for node in all {

@@ -10,30 +10,9 @@
 //!
 //! It does *not* read values: access control lists are checked and enforced by `vfs::acls`.
 
-use crate::attr::{Attr, FileKind, flag, mode};
-use crate::error::{FsError, Result};
-use crate::fs::Cred;
 use crate::posix::Access;
 use crate::vfs::perm;
-
-/// Longest name of an extended attribute in bytes, namespace included.
-pub const XATTR_NAME_MAX: usize = 255;
-/// Longest value in bytes.
-pub const XATTR_SIZE_MAX: usize = 65536;
-/// Longest list of names in bytes, each with its terminator.
-pub const XATTR_LIST_MAX: usize = 65536;
-
-/// What `setxattr` demands of what is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum SetXattr {
-    /// Nothing.
-    #[default]
-    Any,
-    /// There is none of this name (XATTR_CREATE).
-    Create,
-    /// There is one (XATTR_REPLACE).
-    Replace,
-}
+use granary_fs::{Attr, Cred, FileKind, FsError, Result, XATTR_NAME_MAX, flag, mode};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Space {

@@ -5,12 +5,10 @@
 #![allow(missing_docs)] // criterion's macros
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use granary_fs::{Attr, Cred, FileKind, Ino, RenameFlags, Result, StatFs, Time};
 use granary_sim::World;
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Access, Attr, Cred, Dirent, Fd, FileKind, Ino, OpenFlags, Posix, RenameFlags, Result, SetTime, Stat,
-    StatFs, Time, Whence,
-};
+use granary_vfs::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use granary_workload::Workload;
 use granary_workload::run::{Run, RunOptions};
 use std::hint::black_box;
@@ -82,7 +80,7 @@ impl Posix for Null {
         Ok(DIR)
     }
     fn lstat(&mut self, _: impl AsRef<[u8]>) -> Result<Stat> {
-        Err(granary_vfs::FsError::NoEntry)
+        Err(granary_fs::FsError::NoEntry)
     }
     fn fstat(&mut self, _: Fd) -> Result<Stat> {
         Ok(DIR)
@@ -140,7 +138,7 @@ impl Posix for Null {
         Ok(())
     }
     fn statfs(&mut self) -> Result<StatFs> {
-        Err(granary_vfs::FsError::NotSupported)
+        Err(granary_fs::FsError::NotSupported)
     }
     fn umask(&mut self, _: u16) -> u16 {
         0

@@ -52,7 +52,7 @@ pub mod umount;
 pub mod workload;
 pub mod xattrs;
 
-use granary_vfs::Time;
+use granary_fs::Time;
 use std::time::SystemTime;
 
 /// User and group of this process.

@@ -2,12 +2,12 @@
 
 use granary_bench::BenchError;
 use granary_device::DriveError;
+use granary_fs::FsError;
 use granary_image::ImageError;
 use granary_lab::LabError;
 use granary_mount::MountError;
 use granary_testbed::TestbedError;
 use granary_trace::TraceError;
-use granary_vfs::FsError;
 use std::fmt;
 use std::io;
 

@@ -3,12 +3,13 @@
 use granary_crash::{Explorer, load_by_name, target};
 use granary_device::{Command, Devices, Drive, DriveError, Port, Structure};
 use granary_example_firmware::{Buffer, ENTRY, PAGES};
+use granary_fs::entry::Mount;
+use granary_fs::{Cred, FsEntry};
 use granary_mssd::{DriveConfig, DriveEntry, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_suite::suite::run;
 use granary_units::{ByteAddr, Bytes, LINE_SIZE, Lpa, Nanos, Page, Payload, TxId};
-use granary_vfs::entry::Mount;
-use granary_vfs::{Cred, FsEntry, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 /// What a registry would have of it.
@@ -38,12 +39,11 @@ fn a_file_system_is_made_on_it_and_mounted_again() {
         let mut config = DriveConfig::bytefs_emulator();
         config.flash = config.flash.with_capacity(Bytes::mib(64));
         let devices = Devices::ssd(Arc::new(ENTRY.make(&config).expect("a drive")));
-        let options = Default::default();
-        granary_ext4::EXT4.make(&devices, &|_| Ok(Default::default())).expect("mkfs");
+        granary_ext4::EXT4.make(&devices, &granary_fs::entry::defaults).expect("mkfs");
         for word in [None, Some(7)] {
             let metadata_cache = Bytes::mib(1);
             let how =
-                Mount { options: &options, metadata_cache, read_only: false, lower: None, inside: None };
+                Mount { options: &granary_fs::Defaults, metadata_cache, read_only: false, lower: None, inside: None };
             let fs = (granary_ext4::EXT4.mount)(&devices, &how).expect("mounts");
             let vfs = Vfs::mount(fs, VfsConfig::default()).expect("mounts");
             let mut p = Process::new(vfs.clone(), Cred::ROOT);

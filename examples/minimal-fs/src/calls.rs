@@ -3,7 +3,7 @@
 use crate::Minimal;
 use crate::tree::{ENTRY, Node, PIECE, ROOT, SIZE, Tree};
 use granary_units::Page;
-use granary_vfs::*;
+use granary_fs::*;
 use std::sync::Arc;
 
 type Emit<'a> = dyn FnMut(DirEntry<'_>) -> bool + 'a;

@@ -17,8 +17,8 @@ mod media;
 mod tree;
 
 use granary_device::{Devices, Need};
-use granary_vfs::entry::CrashCase;
-use granary_vfs::{Attr, FileKind, FsEntry, Result, Time};
+use granary_fs::entry::CrashCase;
+use granary_fs::{Attr, FileKind, FsEntry, Result, Time};
 use media::Media;
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Two areas of blocks, written in turn: number, length and checksum of a tree, and then its bytes.
 
 use granary_device::{Port, Structure};
+use granary_fs::Result;
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::Result;
 
 /// Bytes before the tree.
 const HEADER: usize = 24;

@@ -1,6 +1,6 @@
 //! The tree in memory, as bytes, and its check.
 
-use granary_vfs::{Attr, FileKind, FsError, Inode, Result, Time};
+use granary_fs::{Attr, FileKind, FsError, Inode, Result, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

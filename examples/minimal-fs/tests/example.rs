@@ -4,15 +4,14 @@
 use granary_crash::{Explorer, load_by_name, target};
 use granary_device::{Devices, Port};
 use granary_example::{ENTRY, Minimal, mkfs, mount};
+use granary_fs::entry::Mount;
+use granary_fs::{Caller, Cred, Features, FileSystem, FsEntry, FsError, Result};
 use granary_sim::World;
 use granary_suite::model::Mix;
 use granary_suite::reference::Limits;
 use granary_suite::suite;
 use granary_units::{Bytes, Payload};
-use granary_vfs::entry::Mount;
-use granary_vfs::{
-    Caller, Cred, Features, FileSystem, FsEntry, FsError, OpenFlags, Posix, Process, Result, Vfs, VfsConfig,
-};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use granary_workload::Workload;
 use granary_workload::run::{Run, RunOptions};
 use std::fs;
@@ -28,7 +27,7 @@ fn devices(size: Bytes) -> Devices {
 
 /// Mounted as the registry's users do it: through the entry.
 fn by_entry(devices: &Devices) -> Arc<dyn FileSystem> {
-    let options = Default::default();
+    let options = granary_fs::Defaults;
     let how = Mount {
         options: &options,
         metadata_cache: Bytes::mib(1),
@@ -45,7 +44,7 @@ fn vfs(devices: &Devices) -> Arc<Vfs> {
 
 fn formatted(size: Bytes) -> Devices {
     let devices = devices(size);
-    (ENTRY.mkfs)(&devices, &Default::default()).expect("formats");
+    (ENTRY.mkfs)(&devices, &granary_fs::Defaults).expect("formats");
     devices
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Two names may have one hash: the caller compares names. The inode is a hint of what the caller will look at next.
 
-use granary_vfs::{HashIndex, Vacant};
+use granary_kit::{HashIndex, Vacant};
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 

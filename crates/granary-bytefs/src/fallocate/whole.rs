@@ -23,9 +23,9 @@ use crate::map::Piece;
 use crate::node::{Node, node};
 use crate::space::{Claim, Run};
 use granary_device::{Structure, Ticket};
+use granary_fs::{Allocate, FsError, Inode, Result};
 use granary_sim::sync::MutexGuard;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Allocate, FsError, Inode, Result};
 use std::ops::Range;
 
 const PAGE: u64 = PAGE_SIZE as u64;

@@ -1,7 +1,7 @@
 //! [`Attributes`] of [`ByteFs`]: attributes.
 
 use crate::ByteFs;
-use granary_vfs::{Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for ByteFs {
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {

@@ -1,11 +1,11 @@
 //! [`Data`] of [`ByteFs`]: the bytes of its files.
 
 use crate::ByteFs;
+use granary_fs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 use granary_units::{Dest, Page, Payload};
-use granary_vfs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 
 impl Data for ByteFs {
-    granary_vfs::file_system_lacks!(rewrites_cut_page, flush_on_close);
+    granary_fs::file_system_lacks!(rewrites_cut_page, flush_on_close);
 
     fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         self.core.read_pages(inode, first, out)

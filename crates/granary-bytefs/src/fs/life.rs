@@ -5,11 +5,11 @@ use crate::mkfs::ROOT;
 use crate::options::DataMode;
 use crate::supers::{check_copies, write_superblock};
 use crate::{ByteFs, check};
-use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use granary_fs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use zerocopy::little_endian::U32;
 
 impl Life for ByteFs {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach);
 
     fn name(&self) -> &'static str {
         self.core.options.variant.name()

@@ -2,8 +2,8 @@
 
 use crate::ByteFs;
 use crate::node::node;
+use granary_fs::{Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_sim::cpu;
-use granary_vfs::{Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Names, NewNode, Rename, Result};
 
 impl Names for ByteFs {
     fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {

@@ -1,11 +1,11 @@
 //! [`Space`] of [`ByteFs`]: blocks.
 
 use crate::ByteFs;
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
+use granary_fs::{Allocate, Call, Inode, Result, Space, StatFs};
 use std::ops::Range;
 
 impl Space for ByteFs {
-    granary_vfs::file_system_lacks!(empty_until, sweep);
+    granary_fs::file_system_lacks!(empty_until, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.core.fallocate(call, inode, how, pos, len)

@@ -23,9 +23,9 @@ use crate::journal::tx::ManyBits;
 use crate::space::Run;
 use granary_device::Port;
 use granary_device::vendor::transactions::Transactions;
+use granary_fs::{FsError, Result};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_units::TxId;
-use granary_vfs::{FsError, Result};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 struct State {

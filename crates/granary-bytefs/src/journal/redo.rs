@@ -28,9 +28,10 @@
 use crate::layout::Geometry;
 use crate::space::Run;
 use granary_device::{DriveError, Port, Structure};
+use granary_fs::Result;
+use granary_kit::Block;
 use granary_sim::sync::Mutex;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
-use granary_vfs::{Block, Result};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -212,7 +213,7 @@ impl Redo {
             for (addr, content) in lines {
                 if addr.0 % LINE_SIZE as u64 != 0 || addr.lpa().0 >= blocks {
                     let what = format!("redo log: group {seq} names byte {}", addr.0);
-                    return Err(granary_vfs::FsError::Corrupt(what));
+                    return Err(granary_fs::FsError::Corrupt(what));
                 }
                 if lost.contains(&addr.lpa().0) {
                     continue;

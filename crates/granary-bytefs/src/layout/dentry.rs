@@ -15,8 +15,8 @@
 //! Source: ByteFS section 4.5 (inode number 4 B, type 2 B, length 2 B, name); the checksum is ours.
 
 use crate::layout::line;
+use granary_fs::NAME_MAX;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE};
-use granary_vfs::NAME_MAX;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -15,8 +15,8 @@
 //! Source: ByteFS section 4.5 ("we split each inode into the upper and lower regions (64B each)").
 
 use crate::layout::extent::{Extent, INLINE_SLOTS};
+use granary_fs::{Attr, FileKind, Time, flag};
 use granary_units::PAGE_SIZE;
-use granary_vfs::{Attr, FileKind, Time, flag};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -45,7 +45,7 @@ pub struct InodeRecord {
     pub nlink: U32,
     /// Type bits << 12 and permission bits.
     pub mode: U16,
-    /// Inode flags (`granary_vfs::flag`).
+    /// Inode flags (`granary_fs::flag`).
     pub flags: U16,
     /// Extent slots ever used.
     pub slots: U32,

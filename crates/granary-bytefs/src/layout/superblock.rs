@@ -4,8 +4,8 @@
 //! growths and by repairs only: a copy never says "clean", so what is mounted from it is recovered.
 
 use crate::layout::geometry::{Geometry, MAX_SEGMENTS, Segment};
+use granary_fs::{FsError, Result};
 use granary_units::PAGE_SIZE;
-use granary_vfs::{FsError, Result};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -3,15 +3,16 @@
 //! ```text
 //!   inode.xattr ─> head block: | magic 4 | bytes 4 | CRC-32C 4 | zero 4 | 28 x next blocks 4 | bytes 128 ... |
 //!                                                                           └─> next block: | bytes ...     |
-//!   bytes:  a `granary_vfs::xattr_string`; CRC-32C of magic, bytes, next blocks and the string
+//!   bytes:  a `granary_kit::xattr_string`; CRC-32C of magic, bytes, next blocks and the string
 //! ```
 //!
 //! Setting an attribute changes the header's line, its own and those behind it. What lies behind the string is garbage.
 //!
 //! Limit: 28 next blocks, 114 KiB with the head: more than one value of Linux's 64 KiB, not arbitrarily many.
 
+use granary_fs::{FsError, Result};
+use granary_kit::xattr_string;
 use granary_units::PAGE_SIZE;
-use granary_vfs::{FsError, Result, xattr_string};
 
 /// `XATR`.
 const MAGIC: u32 = u32::from_le_bytes(*b"XATR");

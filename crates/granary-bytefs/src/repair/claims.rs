@@ -2,7 +2,7 @@
 
 use super::{Piece, Repair, bit, set_bit};
 use granary_device::Structure;
-use granary_vfs::{FileKind, Result};
+use granary_fs::{FileKind, Result};
 
 impl Repair<'_> {
     pub(super) fn claim_all(&mut self) -> Result<()> {

@@ -14,8 +14,8 @@ use super::{Bytes, Repair};
 use crate::layout::{Geometry, INODES_PER_BLOCK};
 use crate::truncate::blocks_of;
 use granary_device::{DriveError, Port, Structure};
+use granary_fs::{FileKind, Result};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FileKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages read together: 16 MiB.

@@ -12,8 +12,8 @@ use crate::dir::walk;
 use crate::layout::{DentryHead, InodeRecord, SLOT_SIZE, SLOTS_PER_BLOCK, dentry};
 use crate::mkfs::ROOT;
 use granary_device::Structure;
+use granary_fs::{FileKind, Result, is_name};
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::{FileKind, Result, is_name};
 use std::collections::{BTreeSet, VecDeque};
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
@@ -39,7 +39,7 @@ pub(super) struct Dir {
 }
 
 fn text(name: &[u8]) -> String {
-    granary_vfs::quoted(name)
+    granary_fs::quoted(name)
 }
 
 impl Repair<'_> {

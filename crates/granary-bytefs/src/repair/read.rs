@@ -5,8 +5,8 @@ use crate::journal::Bitmap;
 use crate::layout::{INODE_SIZE, INODES_PER_BLOCK, InodeRecord, bitmap, extent, inode, line, orphan, xattr};
 use crate::mkfs::ROOT;
 use granary_device::Structure;
+use granary_fs::{FileKind, Result};
 use granary_units::LINE_SIZE;
-use granary_vfs::{FileKind, Result};
 
 impl Repair<'_> {
     pub(super) fn read_all(&mut self) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::journal::Bitmap;
 use crate::layout::{InodeRecord, SLOTS_PER_BLOCK, bitmap};
 use crate::mkfs::ROOT;
 use granary_device::Structure;
-use granary_vfs::{FileKind, Result};
+use granary_fs::{FileKind, Result};
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{I64, U16, U32};
 

@@ -7,8 +7,8 @@ use crate::layout::{INODE_SIZE, SLOT_SIZE, SLOTS_PER_BLOCK, bitmap, dentry, exte
 use crate::mkfs::ROOT;
 use crate::truncate::blocks_of;
 use granary_device::Structure;
+use granary_fs::{FileKind, Result};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FileKind, Result};
 use zerocopy::IntoBytes;
 
 impl Repair<'_> {

@@ -4,9 +4,9 @@ use crate::common::client::Client;
 use crate::common::{assert_clean, format, in_world, open, strict};
 use granary_bytefs::MountOptions;
 use granary_device::{Drive, Port, Structure};
+use granary_fs::{Attributes, Call, Life, Time};
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::{Attributes, Call, Life, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

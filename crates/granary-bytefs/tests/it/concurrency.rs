@@ -4,10 +4,10 @@ use crate::common::client::{Client, bytes};
 use crate::common::{assert_clean, format, open, small_cached, small_mssd, strict};
 use granary_bytefs::{CommitMode, MountOptions, Variant};
 use granary_device::Drive;
+use granary_fs::{Call, FileKind, Life};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, spawn};
 use granary_units::Nanos;
-use granary_vfs::{Call, FileKind, Life};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn work(drive: Arc<dyn Drive>, options: MountOptions, seed: u64, tasks: usize, r
 
 fn one_task(
     c: &Client,
-    shared: &granary_vfs::Inode,
+    shared: &granary_fs::Inode,
     seed: u64,
     t: usize,
     rounds: usize,
@@ -107,8 +107,9 @@ fn real_threads_lose_nothing() {
 /// another was at work.
 #[test]
 fn a_sync_beside_a_sync_returns_no_earlier_than_its_work_is_done() {
+    use granary_fs::Cred;
     use granary_units::Payload;
-    use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+    use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
     let world = World::new(WorldConfig::default());
     world
         .run(|| {

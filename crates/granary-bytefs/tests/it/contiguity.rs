@@ -3,8 +3,9 @@
 use crate::common::{in_world, open, strict};
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs};
 use granary_device::{Drive, Port};
+use granary_fs::Cred;
 use granary_units::{PAGE_SIZE, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 #[test]

@@ -6,13 +6,12 @@
 use crate::common::{format, in_world, open, small_mssd, strict, until_power_fails};
 use granary_bytefs::{MountOptions, mount, repair};
 use granary_device::{Drive, Port, Structure};
+use granary_fs::{Call, Caller, Cred, FileKind, FsError, Life, SetXattr};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_suite::suite::look_around;
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::{
-    Atime, Call, Caller, Cred, FileKind, FsError, Life, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
-};
+use granary_vfs::{Atime, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

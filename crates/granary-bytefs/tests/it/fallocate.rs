@@ -2,8 +2,9 @@
 
 use crate::common::{assert_clean, format, in_world, open, strict};
 use granary_bytefs::{ByteFs, DataMode, MountOptions};
+use granary_fs::{Allocate, Cred, FsError};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Allocate, Cred, Fd, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Fd, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;

@@ -4,10 +4,10 @@ use crate::common::client::{Client, bytes};
 use crate::common::{assert_clean, in_world, open, small_cached, strict};
 use granary_bytefs::{ByteFs, DataMode, MkfsOptions, MountOptions, Variant, mkfs};
 use granary_device::{Drive, Port};
+use granary_fs::{Allocate, Call, FileKind, FsError, Inode, Life, Result, Space, Time};
 use granary_sim::now;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Life, Result, Space, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use crate::common::client::{Client, bytes};
 use crate::common::{assert_clean, in_world, open, small_cached, small_mssd, strict, until_power_fails};
 use granary_bytefs::{DataMode, MkfsOptions, MountOptions, Variant, mkfs, mount, repair};
 use granary_device::{Drive, Port, Structure};
+use granary_fs::{Call, FileKind, FsError, Life, Space};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Lpa, Nanos, Page};
-use granary_vfs::{Call, FileKind, FsError, Life, Space};
 use std::sync::Arc;
 
 fn ways() -> Vec<MountOptions> {
@@ -126,7 +126,7 @@ fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
         fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
         fs.unmount(&Call::offline()).expect("unmounted");
-        assert_eq!(repair(&Port::new(drive.clone())).expect("readable"), granary_vfs::Repaired::default());
+        assert_eq!(repair(&Port::new(drive.clone())).expect("readable"), granary_fs::Repaired::default());
         assert_clean(&open(&drive, &MountOptions::default()));
     });
 }
@@ -143,10 +143,7 @@ fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() 
             fs.grow(&Call::offline(), end).expect("grown");
             assert_clean(&fs);
             fs.unmount(&Call::offline()).expect("unmounted");
-            assert_eq!(
-                repair(&Port::new(drive.clone())).expect("readable"),
-                granary_vfs::Repaired::default()
-            );
+            assert_eq!(repair(&Port::new(drive.clone())).expect("readable"), granary_fs::Repaired::default());
         }
         assert_clean(&open(&drive, &MountOptions::default()));
     });

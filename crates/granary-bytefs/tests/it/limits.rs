@@ -5,14 +5,12 @@ use crate::common::strict::StrictDrive;
 use crate::common::{assert_clean, format, in_world, open, strict, until_power_fails};
 use granary_bytefs::{DataMode, MkfsOptions, MountOptions, mkfs};
 use granary_device::{Drive, Port, Structure};
+use granary_fs::{Allocate, Call, Caller, Cred, Data, FileKind, FsError, Life, Names, Space, Time};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_suite::suite::the_end_of_the_largest_file;
 use granary_units::{Bytes, Dest, Lpa, Nanos, Page, Payload};
-use granary_vfs::{
-    Allocate, Call, Caller, Cred, Data, FileKind, FsError, Life, Names, OpenFlags, Posix, Process, Space,
-    Time, Vfs, VfsConfig,
-};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -355,7 +353,7 @@ fn a_full_orphan_table_stops_neither_truncations_nor_removals() {
         let free = fs.statfs(&Call::offline()).expect("statfs").free_blocks;
         let sized = |name: &[u8], blocks: u64| {
             let f = c.file(&root, name).expect("created");
-            let how = granary_vfs::Allocate::Reserve { keep_size: false };
+            let how = granary_fs::Allocate::Reserve { keep_size: false };
             fs.fallocate(&call(), &f, how, 0, blocks * 4096).expect("allocated");
             f
         };

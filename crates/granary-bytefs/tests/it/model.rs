@@ -7,10 +7,10 @@ use crate::common::{
 };
 use granary_bytefs::{CommitMode, DataMode, MountOptions, Variant};
 use granary_device::Drive;
+use granary_fs::{Call, Life};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::Nanos;
-use granary_vfs::{Call, Life};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

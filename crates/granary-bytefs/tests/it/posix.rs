@@ -4,12 +4,13 @@
 use crate::common::{assert_clean, format, open, small_mssd, strict};
 use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions, Policy};
 use granary_device::Drive;
+use granary_fs::{Caller, Cred, RenameFlags};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
 use granary_suite::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
 use granary_suite::reference::Limits;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{Caller, Cred, OpenFlags, Process, RenameFlags, Tracking, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Process, Tracking, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 44, max_links: u32::MAX - 1 };

@@ -4,10 +4,11 @@ use crate::common::{format, in_world, small_mssd, strict, until_power_fails};
 use granary_bytefs::{DataMode, MountOptions, mount, repair};
 use granary_device::vendor::transactions::Transactions;
 use granary_device::{Drive, Port, Structure};
+use granary_fs::{Call, Cred, FsError, Life};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, power_fail, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Call, Cred, FsError, Life, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const PAGES: usize = 5;

@@ -4,10 +4,11 @@
 use crate::common::{format, in_world, open, small_cached};
 use granary_bytefs::{MountOptions, Variant};
 use granary_device::Drive;
+use granary_fs::{Caller, Cred, FileKind};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Caller, Cred, FileKind, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

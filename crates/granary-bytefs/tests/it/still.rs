@@ -2,10 +2,10 @@
 
 use granary_bytefs::{ByteFs, MkfsOptions, MountOptions, RecoveryReport, Variant, mkfs, mount};
 use granary_device::Port;
+use granary_fs::Result;
 use granary_suite::reference::Limits;
 use granary_suite::suite;
 use granary_units::Bytes;
-use granary_vfs::Result;
 use std::sync::Arc;
 
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use crate::common::client::Client;
 use crate::common::{format, in_world, open, small_mssd};
 use granary_bytefs::MountOptions;
 use granary_device::{LinkTraffic, Structure};
-use granary_vfs::{Call, Data, Life};
+use granary_fs::{Call, Data, Life};
 
 /// Bytes written by byte for inode, dentry, bitmap, data, and by block for data; nothing else may have moved.
 fn written(t: &LinkTraffic) -> [u64; 5] {

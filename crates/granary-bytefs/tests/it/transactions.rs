@@ -4,13 +4,12 @@ use crate::common::client::Client;
 use crate::common::{assert_clean, format, in_world, open, small_mssd};
 use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions};
 use granary_device::Drive;
+use granary_fs::{Attributes, Call, Caller, Cred, Data, Life, SetAttr, Time};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, sleep, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{
-    Attributes, Call, Caller, Cred, Data, Life, OpenFlags, Posix, Process, SetAttr, Time, Vfs, VfsConfig,
-};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 /// 64 MiB with a log of 256 KiB: two regions of 128 KiB.

@@ -4,11 +4,12 @@
 use crate::common::{breakable, format, in_world, until_power_fails};
 use granary_bytefs::{MountOptions, Variant, mount, repair};
 use granary_device::{Drive, DriveError, Port, Structure};
+use granary_fs::{Call, Cred, FileKind, FsError, Life, SetXattr};
 use granary_mssd::{Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Call, Cred, FileKind, FsError, Life, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -148,7 +149,7 @@ impl Image {
     }
 
     /// Mends, and looks at what must be so whatever was lost. Returns the report, and what was found afterwards.
-    fn mended(&self, why: &str) -> (granary_vfs::Repaired, Files) {
+    fn mended(&self, why: &str) -> (granary_fs::Repaired, Files) {
         let report = repair(&self.port).unwrap_or_else(|e| panic!("{why}: {e}"));
         assert_eq!(self.check(), Vec::<String>::new(), "{why}: {report:#?}");
         let again = repair(&self.port).expect("can be looked at again");

@@ -21,8 +21,9 @@ use crate::faulty::MetadataErrors;
 use crate::load::Clients;
 use crate::watch::Watched;
 use granary_device::Devices;
+use granary_fs::Caller;
 use granary_sim::rng::Stream;
-use granary_vfs::{Caller, Vfs};
+use granary_vfs::Vfs;
 use std::sync::Arc;
 
 /// Tries of one run.

@@ -25,10 +25,11 @@ use crate::load::Clients;
 use crate::oracle::{Promises, Story};
 use crate::recorded::{Begun, Calls, Tape};
 use granary_device::{Devices, Structure};
+use granary_fs::{Call, Caller, Cred};
 use granary_sim::Stop;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use granary_vfs::{Call, Caller, Cred, Process, Vfs};
+use granary_vfs::{Process, Vfs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

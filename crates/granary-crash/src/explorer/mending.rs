@@ -12,10 +12,10 @@ use super::place::{Path, Phase, Place};
 use super::{Explorer, Failure, Report};
 use crate::faulty::{DevicePage, Observer};
 use granary_device::Devices;
+use granary_fs::Call;
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::Nanos;
-use granary_vfs::Call;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -11,9 +11,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync, fsync_dir};
 use crate::recorded::Recorded;
+use granary_fs::{SetXattr, Time};
 use granary_sim::rng::Stream;
 use granary_units::Payload;
-use granary_vfs::{OpenFlags, Posix, Process, SetTime, SetXattr, Time};
+use granary_vfs::{OpenFlags, Posix, Process, SetTime};
 
 /// The load of attributes.
 #[derive(Clone, Copy, Debug)]
@@ -180,9 +181,9 @@ impl One {
 }
 
 /// Passes over the errors of attributes that are too large for a file system, too.
-fn passed(what: &str, result: granary_vfs::Result<()>) -> Result<(), String> {
+fn passed(what: &str, result: granary_fs::Result<()>) -> Result<(), String> {
     match result {
-        Err(granary_vfs::FsError::Range | granary_vfs::FsError::TooLong) => Ok(()),
+        Err(granary_fs::FsError::Range | granary_fs::FsError::TooLong) => Ok(()),
         other => expected(what, other).map(drop),
     }
 }

@@ -9,9 +9,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once};
 use crate::recorded::Recorded;
+use granary_fs::Allocate;
 use granary_sim::rng::Stream;
 use granary_units::Payload;
-use granary_vfs::{Allocate, OpenFlags, Posix, Process};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// Files of a client.
 const FILES: u64 = 3;

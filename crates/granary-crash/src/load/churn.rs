@@ -10,9 +10,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync, fsync_dir};
 use crate::recorded::Recorded;
+use granary_fs::{FileKind, RenameFlags};
 use granary_sim::rng::Stream;
 use granary_units::Payload;
-use granary_vfs::{FileKind, OpenFlags, Posix, Process, RenameFlags};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// The load of names.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl One {
         match self.random.below(100) {
             n if n < make => self.make(&path, &other),
             n if n < make + remove => match self.posix.unlink(&path) {
-                Err(granary_vfs::FsError::IsDir) => expected("rmdir", self.posix.rmdir(&path)).map(drop),
+                Err(granary_fs::FsError::IsDir) => expected("rmdir", self.posix.rmdir(&path)).map(drop),
                 done => expected("unlink", done).map(drop),
             },
             n if n < make + remove + 14 => {

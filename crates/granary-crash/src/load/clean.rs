@@ -9,9 +9,10 @@
 
 use super::torture::expected;
 use super::{Clients, Load};
+use granary_fs::{FsError, Sweep};
 use granary_sim::rng::Stream;
 use granary_units::Payload;
-use granary_vfs::{FsError, OpenFlags, Posix, Sweep};
+use granary_vfs::{OpenFlags, Posix};
 
 /// Bytes of each file.
 const LEN: u64 = 96 << 10;

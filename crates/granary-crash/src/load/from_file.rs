@@ -12,8 +12,9 @@
 use super::torture::expected;
 use super::{Clients, Load};
 use crate::recorded::{Budget, Recorded};
+use granary_fs::FileKind;
 use granary_sim::rng::Stream;
-use granary_vfs::{FileKind, Posix, Process};
+use granary_vfs::{Posix, Process};
 use granary_workload::Workload;
 use granary_workload::run::{Run, RunOptions};
 use std::path::Path;

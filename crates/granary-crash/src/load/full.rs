@@ -11,9 +11,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync, fsync_dir};
 use crate::recorded::Recorded;
+use granary_fs::{Allocate, FsError, Result as FsResult, SetXattr};
 use granary_sim::rng::Stream;
 use granary_units::Payload;
-use granary_vfs::{Allocate, FsError, OpenFlags, Posix, Process, Result as FsResult, SetXattr};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// The load on a full drive.
 #[derive(Clone, Copy, Debug)]

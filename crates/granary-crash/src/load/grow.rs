@@ -6,10 +6,10 @@
 //! ```
 
 use super::{Clients, Load, Torture};
+use granary_fs::FsError;
 use granary_sim::rng::Stream;
 use granary_sim::sleep;
 use granary_units::Nanos;
-use granary_vfs::FsError;
 
 /// The load of growth.
 #[derive(Clone, Copy, Debug)]

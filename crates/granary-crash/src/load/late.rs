@@ -9,9 +9,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once, directories, fsync, fsync_dir};
 use crate::recorded::Recorded;
+use granary_fs::{Allocate, SetXattr};
 use granary_sim::rng::Stream;
 use granary_units::{Nanos, Payload};
-use granary_vfs::{Allocate, OpenFlags, Posix, Process, SetXattr};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// The load of late fsyncs.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once};
 use crate::recorded::Recorded;
+use granary_fs::Allocate;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Nanos, PAGE_SIZE, Payload};
-use granary_vfs::{Allocate, Fd, MapHow, MapId, OpenFlags, Posix, Process};
+use granary_vfs::{Fd, MapHow, MapId, OpenFlags, Posix, Process};
 
 /// The load of mappings.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync};
 use crate::recorded::Recorded;
+use granary_fs::FsError;
 use granary_sim::rng::Stream;
 use granary_units::{Nanos, Payload};
-use granary_vfs::{FsError, OpenFlags, Posix, Process};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// The load on an old file system with little space.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once};
 use crate::recorded::Recorded;
+use granary_fs::Allocate;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Allocate, Fd, OpenFlags, Posix, Process};
+use granary_vfs::{Fd, OpenFlags, Posix, Process};
 
 /// The load of sizes.
 #[derive(Clone, Copy, Debug)]

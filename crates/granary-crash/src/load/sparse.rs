@@ -10,9 +10,10 @@
 use super::torture::expected;
 use super::{Clients, Load, at_once};
 use crate::recorded::Recorded;
+use granary_fs::SetXattr;
 use granary_sim::rng::Stream;
 use granary_units::Payload;
-use granary_vfs::{Fd, OpenFlags, Posix, Process, SetXattr};
+use granary_vfs::{Fd, OpenFlags, Posix, Process};
 
 /// The sparse load.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,10 @@
 use super::{Clients, Load, at_once};
 use crate::faulty::is_made;
 use crate::recorded::Recorded;
+use granary_fs::{Allocate, FileKind, FsError, RenameFlags, Result, SetXattr};
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Payload};
-use granary_vfs::{Allocate, Fd, FileKind, FsError, OpenFlags, Posix, RenameFlags, Result, SetXattr};
+use granary_vfs::{Fd, OpenFlags, Posix};
 use std::collections::BTreeSet;
 
 /// The torture load.

@@ -154,7 +154,7 @@ impl One {
         Ok(())
     }
 
-    fn named(&mut self, fd: Fd, path: &str) -> granary_vfs::Result<()> {
+    fn named(&mut self, fd: Fd, path: &str) -> granary_fs::Result<()> {
         self.posix.link_open(fd, path)
     }
 

@@ -12,7 +12,7 @@
 use super::model::{Fate, Model, NodeId};
 use super::register::Register;
 use super::stamp::StampId;
-use granary_vfs::FileKind;
+use granary_fs::FileKind;
 use std::sync::Arc;
 
 const SUID: u16 = 0o4000;

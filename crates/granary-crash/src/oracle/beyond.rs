@@ -9,8 +9,9 @@
 //! space for as long as the file is there.
 
 use super::model::{Model, NodeId};
+use granary_fs::{FileKind, FsError};
 use granary_units::Dest;
-use granary_vfs::{FileKind, FsError, OpenFlags, Posix};
+use granary_vfs::{OpenFlags, Posix};
 use std::collections::BTreeSet;
 
 /// Loads write no pages so far behind the end of a file that they cut.

@@ -3,8 +3,8 @@
 
 use super::model::{Model, Node, NodeId};
 use super::stamp::{StampId, Tick};
+use granary_fs::{FileKind, Ino};
 use granary_units::Payload;
-use granary_vfs::{FileKind, Ino};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Model {
     }
 
     /// A file is made without a name. Nobody can find it until it gets one.
-    pub(crate) fn make_unnamed(&mut self, ino: Ino, attr: &granary_vfs::Attr) -> NodeId {
+    pub(crate) fn make_unnamed(&mut self, ino: Ino, attr: &granary_fs::Attr) -> NodeId {
         let by = self.stamps.begin_timed();
         self.stamps.end_timed(by);
         let mut node = Node::new(FileKind::File, by);

@@ -16,8 +16,8 @@ mod torn;
 
 use super::segments::{Segments, Source, explain};
 use super::stamp::{StampId, Stamps, Tick};
+use granary_fs::Allocate;
 use granary_units::Payload;
-use granary_vfs::Allocate;
 use std::ops::Range;
 use std::sync::Arc;
 

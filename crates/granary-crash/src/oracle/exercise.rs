@@ -7,9 +7,10 @@
 //! A file system that reads right after a power failure may have given a block to two files, or lost some: both show when it
 //! is filled.
 
+use granary_fs::{Cred, FsError, Result, StatFs};
 use granary_sim::sleep;
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Result, StatFs, Vfs};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
 /// Bytes written at most.

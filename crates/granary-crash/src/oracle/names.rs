@@ -6,7 +6,7 @@
 use super::model::{Fate, Model, Move, Node, NodeId};
 use super::register::Register;
 use super::stamp::StampId;
-use granary_vfs::FileKind;
+use granary_fs::FileKind;
 use std::sync::Arc;
 
 /// Where a path leads.

@@ -12,8 +12,9 @@
 use super::model::{Model, NodeId};
 use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
+use granary_fs::{Attr, FileKind, Time};
 use granary_units::Nanos;
-use granary_vfs::{Attr, FileKind, Time, VfsConfig};
+use granary_vfs::VfsConfig;
 use std::sync::Arc;
 
 /// An instant within these, both included.
@@ -243,7 +244,7 @@ mod tests {
         let run = World::default().run(|| {
             let (mut m, wrong) = model();
             let id = make(&mut m);
-            m.identify(id, granary_vfs::Ino(7), &Attr::new(FileKind::File, 0o640, Time(2)));
+            m.identify(id, granary_fs::Ino(7), &Attr::new(FileKind::File, 0o640, Time(2)));
             for (mode, moved) in [(0o640, 0), (0o600, 1)] {
                 let by = m.begin_access_list(id, None);
                 m.end_access_list(id, by, Some(mode));

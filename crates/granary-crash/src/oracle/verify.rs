@@ -18,8 +18,9 @@ use super::register::Register;
 use super::segments::Segments;
 use super::stamp::StampId;
 use super::times::{Clock, Times};
+use granary_fs::{FileKind, FsError, Time};
 use granary_units::Dest;
-use granary_vfs::{Dirent, FileKind, FsError, OpenFlags, Posix, Stat, Time};
+use granary_vfs::{Dirent, OpenFlags, Posix, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@
 
 use super::Scribe;
 use crate::oracle::{ACCESS_LIST, DEFAULT_LIST, NodeId, digest};
-use granary_vfs::{FsError, Posix, Result, SetXattr};
+use granary_fs::{FsError, Result, SetXattr};
+use granary_vfs::Posix;
 
 impl<P: Posix> Scribe<P> {
     pub(super) fn do_setxattr(

@@ -3,11 +3,9 @@
 use super::doubt::in_doubt;
 use super::{Scribe, cut, fate, show};
 use crate::oracle::{Fate, Model};
+use granary_fs::{Allocate, Cred, FileKind, RenameFlags, Result, SetXattr};
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Allocate, Cred, Dirent, Fd, FileKind, MapHow, MapId, OpenFlags, Posix, RenameFlags, Result, SetTime,
-    SetXattr, Whence,
-};
+use granary_vfs::{Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Whence};
 
 impl<P: Posix> Posix for Scribe<P> {
     granary_vfs::forward_posix!(inner: stat, lstat, fstat, access, getxattr, listxattr, readlink, statfs, umask);

@@ -8,11 +8,9 @@ use super::tape::Tape;
 use super::{Budget, Scribe};
 use crate::deadline::Deadline;
 use crate::oracle::Promises;
+use granary_fs::{Allocate, Cred, FileKind, RenameFlags, Result, SetXattr, StatFs};
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Access, Allocate, Cred, Dirent, Fd, FileKind, MapHow, MapId, OpenFlags, Posix, RenameFlags, Result,
-    SetTime, SetXattr, Stat, StatFs, Whence,
-};
+use granary_vfs::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 use std::collections::BTreeMap;
 
 /// The part of a client whose calls may be left out.

@@ -2,7 +2,8 @@
 
 use super::Scribe;
 use crate::oracle::{NameChange, NodeId, Shows};
-use granary_vfs::{FsError, Posix, Result, Stat};
+use granary_fs::{FsError, Result};
+use granary_vfs::{Posix, Stat};
 
 /// Whether a call that ended so may have happened in part: the drive failed, or the file system stopped
 /// because it had.

@@ -9,8 +9,9 @@
 
 use super::{Open, Scribe};
 use crate::oracle::NodeId;
+use granary_fs::Result;
 use granary_units::{Dest, PAGE_SIZE, Payload};
-use granary_vfs::{Fd, MapHow, MapId, OpenFlags, Posix, Result};
+use granary_vfs::{Fd, MapHow, MapId, OpenFlags, Posix};
 
 /// A shared mapping that stores go through.
 #[derive(Clone, Copy)]

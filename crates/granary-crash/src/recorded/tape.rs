@@ -11,7 +11,7 @@
 
 use super::numbers::{CallId, Calls};
 use crate::faulty::Faults;
-use granary_vfs::Result;
+use granary_fs::Result;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -2,9 +2,9 @@
 
 use super::{Case, dimm_config, table};
 use granary_device::Role;
+use granary_fs::{FsEntry, FsError};
 use granary_mssd::DriveConfig;
 use granary_pmem::DimmConfig;
-use granary_vfs::{FsEntry, FsError};
 use toml::{Table, Value};
 
 /// See the module.

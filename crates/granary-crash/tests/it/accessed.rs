@@ -1,9 +1,10 @@
 //! A time of access that was set is not replaced by an older one.
 
 use granary_crash::{Clients, Effort, Explorer, Load};
+use granary_fs::Time;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{OpenFlags, Posix, SetTime, Time};
+use granary_vfs::{OpenFlags, Posix, SetTime};
 use std::sync::Arc;
 
 /// A file is read, its time of access is set back, it is read again.
@@ -16,7 +17,7 @@ impl Load for SetBack {
 
     fn run(&self, clients: &Clients, _round: u32, _random: &mut Stream) -> Result<(), String> {
         let mut posix = clients.client();
-        let mut all = || -> granary_vfs::Result<()> {
+        let mut all = || -> granary_fs::Result<()> {
             let fd = posix.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o644)?;
             posix.pwrite(fd, Payload::Fill { word: 1, len: 100 }, 0)?;
             for _ in 0..4 {

@@ -5,12 +5,13 @@
 
 use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;
+use granary_fs::{Call, Cred, FsError};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_suite::model::{Generator, Mix, Op, apply, compare_trees, snapshot};
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Nanos;
-use granary_vfs::{Call, Cred, FsError, Process, Vfs};
+use granary_vfs::{Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ struct Log {
 fn process(
     target: &dyn Target,
     devices: &Devices,
-) -> Result<(Arc<dyn granary_vfs::FileSystem>, Process), FsError> {
+) -> Result<(Arc<dyn granary_fs::FileSystem>, Process), FsError> {
     let fs = target.mount(devices)?;
     let vfs = Vfs::mount(fs.clone(), target.vfs())?;
     Ok((fs, Process::new(vfs, Cred::ROOT)))

@@ -1,10 +1,11 @@
 //! Blocks beyond the end of a file that was being cut: those that nobody reserved are told.
 
 use granary_crash::{Promises, Recorded};
+use granary_fs::{Allocate, Cred};
 use granary_sim::World;
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_units::Payload;
-use granary_vfs::{Allocate, Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 /// A file is cut to 100 bytes and then gets blocks beyond them: recorded, or behind the oracle's back. Returns the complaints.

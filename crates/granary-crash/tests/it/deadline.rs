@@ -2,9 +2,10 @@
 
 use granary_crash::{Campaign, Clients, Effort, Load, Tally, Target};
 use granary_device::Devices;
+use granary_fs::{FileSystem, FsError};
 use granary_sim::HostCosts;
 use granary_sim::rng::Stream;
-use granary_vfs::{FileSystem, FsError, Posix, VfsConfig};
+use granary_vfs::{Posix, VfsConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

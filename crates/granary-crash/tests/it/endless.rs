@@ -2,9 +2,10 @@
 
 use granary_crash::{Effort, Explorer, Target, longest_life};
 use granary_device::{Devices, Role, Structure};
+use granary_fs::{FileSystem, FsError};
 use granary_sim::HostCosts;
 use granary_units::{Lpa, Page};
-use granary_vfs::{FileSystem, FsError, VfsConfig};
+use granary_vfs::VfsConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -4,8 +4,9 @@
 use crate::liar::{Liar, Lie};
 use granary_crash::{Explorer, Path, Target};
 use granary_device::Devices;
+use granary_fs::{FileSystem, FsError};
 use granary_sim::HostCosts;
-use granary_vfs::{FileSystem, FsError, VfsConfig};
+use granary_vfs::VfsConfig;
 use std::sync::Arc;
 
 fn explorer(target: Arc<dyn Target>, load: &str) -> Explorer {

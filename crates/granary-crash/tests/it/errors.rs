@@ -2,10 +2,11 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Effort, Explorer};
+use granary_fs::{Cred, FsError};
 use granary_sim::World;
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_units::Payload;
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 fn explored(fs: &str, load: &str, seeds: std::ops::Range<u64>) -> granary_crash::Report {

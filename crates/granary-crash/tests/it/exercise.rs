@@ -2,9 +2,10 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::exercise;
+use granary_fs::FileSystem;
 use granary_sim::World;
 use granary_suite::memfs::{MemFs, MemFsConfig};
-use granary_vfs::{FileSystem, Vfs, VfsConfig};
+use granary_vfs::{Vfs, VfsConfig};
 use std::sync::Arc;
 
 fn exercised(fs: &'static str) -> Vec<String> {

@@ -3,8 +3,9 @@
 use crate::planted::{Bug, Planted};
 use granary_crash::{Effort, Explorer, Failure, Target};
 use granary_device::{Devices, Structure};
+use granary_fs::{FileSystem, FsError, Repaired};
 use granary_sim::HostCosts;
-use granary_vfs::{FileSystem, FsError, Repaired, VfsConfig};
+use granary_vfs::VfsConfig;
 use std::sync::Arc;
 
 fn explorer(target: impl Target + 'static, load: &str) -> Explorer {

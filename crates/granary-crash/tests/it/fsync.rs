@@ -3,8 +3,9 @@
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
 use granary_device::Devices;
+use granary_fs::{Cred, SetXattr};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 
 const LEN: usize = 16 * 4096;
 const ALL: &str = "bytefs bytefs-sync bytefs-log bytefs-dual bytefs-journal ext4 ext4-writeback ext4-journal f2fs nova \

@@ -1,9 +1,10 @@
 //! Generated programs run on file systems as they are, without a failure.
 
 use granary_crash::{Clients, Explorer, Load, Names, Promises, Sequence, Sequences};
+use granary_fs::{Call, Caller, Cred, FileSystem};
 use granary_sim::World;
 use granary_sim::rng::Stream;
-use granary_vfs::{Call, Caller, Cred, FileSystem, Process, Vfs};
+use granary_vfs::{Process, Vfs};
 use std::sync::Arc;
 
 /// Runs programs one after the other on one file system, each as a round on what those before have left, and compares.

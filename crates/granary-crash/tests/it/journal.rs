@@ -12,10 +12,11 @@
 mod prefix;
 
 use granary_crash::{Faults, Trip};
+use granary_fs::{Allocate, Call};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Allocate, Call, OpenFlags, Posix};
+use granary_vfs::{OpenFlags, Posix};
 use prefix::{Aim, Kept, point, process};
 
 #[test]

@@ -4,10 +4,11 @@ use crate::liar::Lie;
 use crate::planted::{Bug, Planted};
 use granary_crash::target::OnImage;
 use granary_crash::{Effort, Explorer, Failure, Place, Target};
+use granary_fs::{Cred, Time};
 use granary_lab::LabError;
 use granary_lab::image::{OpenImage, check};
 use granary_lab::kept::{Keep, keep};
-use granary_vfs::{Cred, Posix, Process, Time};
+use granary_vfs::{Posix, Process};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! [`Liar`]: a file system that breaks one promise and keeps all others.
 
 use granary_device::DriveError;
-use granary_units::Nanos;
-use granary_vfs::{
+use granary_fs::{
     Attributes, Call, Created, Data, DirtyPage, FileKind, FileSystem, FsError, Inode, Life, Names, NewNode,
     Rename, Result, Space, StatFs, WriteBackCause, forward_attributes, forward_data, forward_life,
     forward_names, forward_space,
 };
+use granary_units::Nanos;
 use std::sync::Arc;
 
 /// The promise that is broken.

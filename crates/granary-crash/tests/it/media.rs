@@ -2,9 +2,10 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Damages, Explorer};
+use granary_fs::{Cred, FsError};
 use granary_sim::World;
 use granary_suite::memfs::{MemFs, MemFsConfig};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 fn explorer(fs: &str, load: &str) -> Explorer {

@@ -3,9 +3,10 @@
 use crate::liar::Lie;
 use crate::planted::{Bug, Planted};
 use granary_crash::{Clients, Effort, Explorer, Failure, Load, Minimal};
+use granary_fs::FsError;
 use granary_sim::rng::Stream;
 use granary_units::Payload;
-use granary_vfs::{FsError, OpenFlags, Posix};
+use granary_vfs::{OpenFlags, Posix};
 use std::cell::Cell;
 use std::sync::Arc;
 

@@ -2,10 +2,11 @@
 //! is there or not, line by line, but nothing else is.
 
 use granary_crash::{Faults, Target, Trip};
+use granary_fs::{Call, Cred};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::{Dest, LINE_SIZE, Nanos, PAGE_SIZE, Payload};
-use granary_vfs::{Call, Cred, MapHow, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{MapHow, OpenFlags, Posix, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! The oracle's view of calls beyond plain files and names, and what it says of a state that breaks their promises.
 
 use granary_crash::{Promises, Recorded};
+use granary_fs::{Cred, FsError};
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Payload;
-use granary_vfs::{Cred, Fd, FsError, MapHow, OpenFlags, Posix};
+use granary_vfs::{Fd, MapHow, OpenFlags, Posix};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -5,9 +5,10 @@ use granary_crash::{Effort, Explorer, Failure, Target};
 use granary_device::vendor::pebble::{Remap, RemapKeep};
 use granary_device::vendor::transactions::Commit;
 use granary_device::{Command, Devices, Drive, DriveError, DriveInfo, Streamed, Structure, stream_by_store};
+use granary_fs::{FileSystem, FsError};
 use granary_sim::HostCosts;
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
-use granary_vfs::{FileSystem, FsError, VfsConfig};
+use granary_vfs::VfsConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -3,12 +3,13 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Clients, Load, Promises, Recorded, Torture};
+use granary_fs::Cred;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::{Nanos, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -3,8 +3,9 @@
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
 use granary_device::Devices;
+use granary_fs::{Allocate, Cred};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Allocate, Cred, Fd, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{Fd, OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;

@@ -3,10 +3,11 @@
 
 use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;
+use granary_fs::{Call, Caller, Cred, FileSystem, FsError, StatFs};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Call, Caller, Cred, FileSystem, FsError, NodeRef, OpenFlags, Posix, Process, StatFs, Vfs};
+use granary_vfs::{NodeRef, OpenFlags, Posix, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

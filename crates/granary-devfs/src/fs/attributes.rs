@@ -2,10 +2,10 @@
 
 use crate::DevFs;
 use crate::command::Op;
-use granary_vfs::{Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for DevFs {
-    granary_vfs::file_system_lacks!(xattrs);
+    granary_fs::file_system_lacks!(xattrs);
 
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         self.change(call, Op::SetAttr, &[inode], |fs| fs.setattr(call, inode, set))

@@ -3,11 +3,11 @@
 use crate::DevFs;
 use crate::memory::Kind;
 use crate::objects::Work;
+use granary_fs::{Call, Features, Ino, Inode, Life, Loaded, Result};
 use granary_sim::{costs, cpu};
-use granary_vfs::{Call, Features, Ino, Inode, Life, Loaded, Result};
 
 impl Life for DevFs {
-    granary_vfs::file_system_lacks!(process_ended, attach, drop_caches, drop_clean);
+    granary_fs::file_system_lacks!(process_ended, attach, drop_caches, drop_clean);
 
     fn name(&self) -> &'static str {
         self.name

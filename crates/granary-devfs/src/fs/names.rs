@@ -2,7 +2,7 @@
 
 use crate::DevFs;
 use crate::command::Op;
-use granary_vfs::{Call, Created, DirEntry, FileKind, Ino, Inode, Names, NewNode, Rename, Result};
+use granary_fs::{Call, Created, DirEntry, FileKind, Ino, Inode, Names, NewNode, Rename, Result};
 
 impl DevFs {
     /// Makes a file; the drive's memory gets its objects.

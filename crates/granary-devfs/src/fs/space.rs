@@ -2,11 +2,11 @@
 
 use crate::DevFs;
 use crate::command::Op;
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
+use granary_fs::{Allocate, Call, Inode, Result, Space, StatFs};
 use std::ops::Range;
 
 impl Space for DevFs {
-    granary_vfs::file_system_lacks!(empty_until, grow, sweep);
+    granary_fs::file_system_lacks!(empty_until, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change(call, Op::Space, &[inode], |fs| fs.fallocate(call, inode, how, pos, len))

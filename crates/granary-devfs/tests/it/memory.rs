@@ -3,9 +3,10 @@
 use crate::common::{Mounted, Subject};
 use granary_devfs::{MountOptions, memory::Kind};
 use granary_device::Structure;
+use granary_fs::{Allocate, FileKind};
 use granary_suite::suite::{self, on_nvm};
 use granary_units::{Bytes, Payload};
-use granary_vfs::{Allocate, FileKind, OpenFlags, Posix};
+use granary_vfs::{OpenFlags, Posix};
 
 fn files(m: &Mounted, numbers: std::ops::Range<u64>) {
     let mut p = m.process();

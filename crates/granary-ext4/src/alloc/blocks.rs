@@ -6,8 +6,8 @@ use super::{GroupState, Groups, less};
 use crate::journal::Handle;
 use crate::layout::group::{BLOCK_UNINIT, GroupDesc};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, corrupt};
+use granary_fs::{FsError, Result};
 use granary_sim::{costs, cpu};
-use granary_vfs::{FsError, Result};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -10,8 +10,9 @@ use crate::journal::Handle;
 use crate::layout::corrupt;
 use crate::layout::inode::INODES_PER_BLOCK;
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
+use granary_kit::Block;
 use granary_units::Lpa;
-use granary_vfs::{Block, FsError, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

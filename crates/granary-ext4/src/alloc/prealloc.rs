@@ -8,8 +8,8 @@
 //! In memory only: after a power loss the blocks are simply free.
 
 use super::Groups;
+use granary_fs::Result;
 use granary_sim::cpu_id;
-use granary_vfs::Result;
 
 /// Files up to this many blocks share the locality groups' runs (`s_mb_stream_request`).
 pub(super) const STREAM: u32 = 16;

@@ -2,7 +2,7 @@
 
 use crate::Ext4;
 use crate::node::Node;
-use granary_vfs::{Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for Ext4 {
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {

@@ -3,8 +3,8 @@
 use crate::Ext4;
 use crate::node::Node;
 use crate::options::DataMode;
+use granary_fs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 use granary_units::{Dest, Page, Payload};
-use granary_vfs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 
 impl Data for Ext4 {
     fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {

@@ -5,13 +5,13 @@ use crate::layout::inode::ROOT_INO;
 use crate::layout::superblock::{CLEAN, CLEAN_LOOSE};
 use crate::options::DataMode;
 use crate::{Ext4, MAX_FILE_SIZE};
-use granary_vfs::{
+use granary_fs::{
     CachePolicy, Call, DirtyPages, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result,
 };
 use std::sync::Weak;
 
 impl Life for Ext4 {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory);
 
     fn name(&self) -> &'static str {
         "ext4"

@@ -3,8 +3,8 @@
 use crate::Ext4;
 use crate::node::Node;
 use granary_device::Structure;
+use granary_fs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_units::Lpa;
-use granary_vfs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 
 impl Names for Ext4 {
     fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {

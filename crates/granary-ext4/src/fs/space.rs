@@ -1,12 +1,12 @@
 //! [`Space`] of [`Ext4`]: blocks.
 
 use crate::Ext4;
+use granary_fs::{Allocate, Call, Inode, Result, Space, StatFs, TRIM_RUN};
 use granary_units::Lpa;
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs, TRIM_RUN};
 use std::ops::Range;
 
 impl Space for Ext4 {
-    granary_vfs::file_system_lacks!(grow, sweep);
+    granary_fs::file_system_lacks!(grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)

@@ -6,8 +6,8 @@
 
 use super::{Checkpoint, Journal};
 use granary_device::Ticket;
+use granary_fs::Result;
 use granary_units::{Lpa, Page};
-use granary_vfs::Result;
 use std::collections::VecDeque;
 
 /// Which blocks to write home.

@@ -11,9 +11,9 @@
 use super::{Checkpoint, Committing, Journal, Running};
 use crate::layout::journal::{REVOKES, TAGS, Tag, commit, descriptor, escape, revoke};
 use granary_device::Ticket;
+use granary_fs::Result;
 use granary_sim::{now, sleep_until};
 use granary_units::Page;
-use granary_vfs::Result;
 
 /// A transaction on its way into the log.
 struct Closed {

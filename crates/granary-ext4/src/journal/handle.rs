@@ -2,9 +2,9 @@
 
 use super::{Content, Journal, Running, Tracked};
 use crate::layout::BlockBytes;
+use granary_kit::Block;
 use granary_sim::{costs, cpu};
 use granary_units::{Nanos, Page};
-use granary_vfs::Block;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use super::place;
 use crate::layout::corrupt;
 use crate::layout::journal::{LogSuper, Record, Tag, parse, unescape};
 use granary_device::{Port, Structure, Ticket};
+use granary_fs::Result;
 use granary_units::{Lpa, Page};
-use granary_vfs::Result;
 use std::collections::BTreeMap;
 
 /// What recovery found.

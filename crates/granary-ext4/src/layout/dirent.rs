@@ -9,7 +9,7 @@
 //! Inode 0 marks a free entry. The first block of a directory begins with "." and "..".
 
 use super::{BlockBytes, corrupt, le16, le32, put16, put32};
-use granary_vfs::{FileKind, Result};
+use granary_fs::{FileKind, Result};
 
 /// Where the tail begins and entries end.
 pub const END: usize = super::BLOCK_SIZE - 12;

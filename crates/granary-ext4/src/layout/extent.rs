@@ -10,7 +10,7 @@
 //! (60 B root or 4096 B block) and take any bytes: [`validate`] first.
 
 use super::{corrupt, le16, le32, put16, put32};
-use granary_vfs::Result;
+use granary_fs::Result;
 
 /// Marks a node.
 pub const MAGIC: u16 = 0xF30A;

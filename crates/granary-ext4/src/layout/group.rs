@@ -1,7 +1,7 @@
 //! Group descriptors: 64 B each, 64 in a block, from block 1 on.
 
 use super::{BlockBytes, corrupt};
-use granary_vfs::Result;
+use granary_fs::Result;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -10,7 +10,7 @@
 //! says that names of that hash continue from the block before.
 
 use super::{BlockBytes, corrupt, le16, le32, put16, put32};
-use granary_vfs::Result;
+use granary_fs::Result;
 
 /// Which layout an index block has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

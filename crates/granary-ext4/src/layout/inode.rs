@@ -12,7 +12,7 @@
 //! A free inode has `links` 0; a never-used one is all zeros (checksum too).
 
 use super::{BlockBytes, corrupt};
-use granary_vfs::Result;
+use granary_fs::Result;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -50,7 +50,7 @@ pub struct RawInode {
     pub uid: U32,
     /// Group.
     pub gid: U32,
-    /// [`EXTENTS`], [`INDEX`], and those of `granary_vfs::flag`.
+    /// [`EXTENTS`], [`INDEX`], and those of `granary_fs::flag`.
     pub flags: U32,
     /// Size in bytes that is safe to show after a power loss (the kernel's `i_disksize`).
     pub size: U64,
@@ -78,7 +78,7 @@ pub struct RawInode {
     pub xattr_block: U64,
     /// Bytes of `xattrs` in use.
     pub xattr_len: U16,
-    /// Extended attributes (`granary_vfs::xattr_string`).
+    /// Extended attributes (`granary_kit::xattr_string`).
     pub xattrs: [u8; XATTR_ROOM],
     /// CRC-32C of bytes 0-251, begun with the inode's number.
     pub checksum: U32,
@@ -114,7 +114,7 @@ impl RawInode {
     /// `Stale` where it is free, `Corrupt` where the checksum is wrong.
     pub fn verify(&self, ino: u32) -> Result<()> {
         if self.mode.get() == 0 && self.links.get() == 0 {
-            return Err(granary_vfs::FsError::Stale);
+            return Err(granary_fs::FsError::Stale);
         }
         if self.checksum.get() != self.sum(ino) {
             return Err(corrupt(format!("checksum of inode {ino} is wrong")));

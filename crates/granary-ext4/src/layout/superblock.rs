@@ -4,7 +4,7 @@
 //! groups are written by mkfs and never read by a mount.
 
 use super::{BlockBytes, corrupt};
-use granary_vfs::Result;
+use granary_fs::Result;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

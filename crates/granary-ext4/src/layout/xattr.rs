@@ -9,7 +9,8 @@
 //! bytes alone, begun with the inode's number.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le32, put32};
-use granary_vfs::{Result, xattr_string};
+use granary_fs::Result;
+use granary_kit::xattr_string;
 
 const MAGIC: u32 = 0xEA02_0000;
 const HEAD: usize = 32;

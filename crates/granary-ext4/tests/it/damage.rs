@@ -7,12 +7,11 @@ use granary_ext4::layout::inode::RawInode;
 use granary_ext4::layout::superblock::Superblock;
 use granary_ext4::layout::{BLOCK_SIZE, BlockBytes, extent, xattr};
 use granary_ext4::{MountOptions, mount};
+use granary_fs::{Call, Cred, FileKind, FsError, Life, SetXattr};
 use granary_sim::rng::Stream;
 use granary_suite::suite::{drive, look_around, port, run};
 use granary_units::{Bytes, Lpa, Page, Payload};
-use granary_vfs::{
-    Atime, Call, Cred, FileKind, FsError, Life, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
-};
+use granary_vfs::{Atime, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

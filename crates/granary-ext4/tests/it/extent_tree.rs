@@ -1,9 +1,10 @@
 //! The extent tree grows and shrinks as the kernel's does: the blocks that stat counts are those of Linux 6.18, call for call.
 
 use crate::common::fresh;
+use granary_fs::Allocate;
 use granary_suite::suite::{create, drive, fill, run};
 use granary_units::Bytes;
-use granary_vfs::{Allocate, Fd, Posix, Process};
+use granary_vfs::{Fd, Posix, Process};
 
 const BLOCK: u64 = 4096;
 

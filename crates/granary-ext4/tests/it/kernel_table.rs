@@ -4,10 +4,11 @@
 use crate::common::{Mounted, Subject, fresh};
 use granary_device::Structure;
 use granary_ext4::{DataMode, MountOptions};
+use granary_fs::Allocate;
 use granary_sim::sleep;
 use granary_suite::suite::{drive, run};
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::{Allocate, OpenFlags, Posix, Process};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 const BLOCK: u64 = 4096;
 

@@ -10,8 +10,8 @@ use granary_ext4::layout::journal::{
 };
 use granary_ext4::layout::superblock::{MAGIC, Superblock, VERSION};
 use granary_ext4::layout::{BLOCK_SIZE, dirent};
+use granary_fs::{FileKind, FsError};
 use granary_sim::rng::Stream;
-use granary_vfs::{FileKind, FsError};
 use std::collections::BTreeMap;
 
 const ZERO: [u8; BLOCK_SIZE] = [0; BLOCK_SIZE];

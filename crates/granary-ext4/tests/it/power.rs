@@ -4,10 +4,11 @@ use crate::common::{Mounted, Subject};
 use granary_device::Structure;
 use granary_ext4::layout::journal::{Tag, commit, descriptor};
 use granary_ext4::{DataMode, MkfsOptions, MountOptions, Recovery};
+use granary_fs::Allocate;
 use granary_sim::{now, sleep_until, spawn};
 use granary_suite::suite::{self, LateDrive, drive, write_all};
 use granary_units::{Bytes, Dest, Nanos, Page, Payload};
-use granary_vfs::{Allocate, OpenFlags, Posix};
+use granary_vfs::{OpenFlags, Posix};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

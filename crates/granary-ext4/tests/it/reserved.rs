@@ -2,10 +2,11 @@
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_ext4::{DataMode, MountOptions};
+use granary_fs::{Allocate, FsError};
 use granary_sim::{now, sleep, sleep_until, spawn};
 use granary_suite::suite::{self, LateDrive, create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix, Process, Whence};
+use granary_vfs::{Fd, OpenFlags, Posix, Process, Whence};
 use std::sync::Arc;
 
 const BLOCK: usize = 4096;

@@ -2,9 +2,10 @@
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_ext4::{MkfsOptions, MountOptions};
+use granary_fs::{FileKind, FsError, RenameFlags};
 use granary_suite::suite::{self, create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{FileKind, FsError, Posix, Process, RenameFlags};
+use granary_vfs::{Posix, Process};
 
 /// A file takes exactly what statfs says is free; what one unlink gives back can be written again at once.
 #[test]
@@ -62,7 +63,7 @@ fn inodes_run_out_and_come_back() {
         let mut p = m.process();
         let free = p.statfs().expect("statfs").free_inodes;
         for i in 0..free {
-            p.mknod(format!("/{i}"), granary_vfs::FileKind::Fifo, 0o600, 0).expect("mknod");
+            p.mknod(format!("/{i}"), granary_fs::FileKind::Fifo, 0o600, 0).expect("mknod");
         }
         assert_eq!(p.mkdir("/more", 0o700), Err(FsError::NoSpace));
         m.check();

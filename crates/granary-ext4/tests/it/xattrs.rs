@@ -1,14 +1,15 @@
 //! Inodes with the same attributes share a block, as the kernel's do, and nobody sees that.
 
 use crate::common::{Mounted, again, fresh};
+use granary_fs::{Caller, SetXattr};
 use granary_sim::rng::Stream;
 use granary_suite::suite::{drive, run};
 use granary_units::Bytes;
-use granary_vfs::{Caller, Posix, Process, SetXattr};
+use granary_vfs::{Posix, Process};
 use std::collections::BTreeMap;
 
 fn make(p: &mut Process, path: &str) {
-    p.mknod(path, granary_vfs::FileKind::File, 0o644, 0).expect("makes");
+    p.mknod(path, granary_fs::FileKind::File, 0o644, 0).expect("makes");
 }
 
 fn set(p: &mut Process, path: &str, name: &str, value: &[u8]) {

@@ -2,7 +2,7 @@
 
 use crate::F2fs;
 use crate::node::node;
-use granary_vfs::{Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for F2fs {
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {

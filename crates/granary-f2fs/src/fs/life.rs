@@ -4,11 +4,11 @@ use super::LINK_MAX;
 use crate::layout::node::ROOT_INO;
 use crate::node::node;
 use crate::{F2fs, MAX_FILE_SIZE, Unsynced};
-use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use granary_fs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Life for F2fs {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach);
 
     fn name(&self) -> &'static str {
         "f2fs"

@@ -5,8 +5,8 @@ use crate::layout::dentry::BLOCK;
 use crate::layout::node::INLINE_AT;
 use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::node::node;
+use granary_fs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_units::Page;
-use granary_vfs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 
 impl Names for F2fs {
     fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {

@@ -2,11 +2,11 @@
 
 use crate::F2fs;
 use crate::layout::node::NODE_ADDRS;
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs, Sweep, Swept};
+use granary_fs::{Allocate, Call, Inode, Result, Space, StatFs, Sweep, Swept};
 use std::ops::Range;
 
 impl Space for F2fs {
-    granary_vfs::file_system_lacks!(empty_until, grow);
+    granary_fs::file_system_lacks!(empty_until, grow);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)

@@ -10,7 +10,7 @@
 //! SIT journal in the cold-data one. The payload is the bitmap of SIT copies where the header has no room for it.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le16, le32, le64, put16, put32, put64};
-use granary_vfs::Result;
+use granary_fs::Result;
 
 /// "F2CP".
 const MAGIC: u32 = u32::from_le_bytes(*b"F2CP");

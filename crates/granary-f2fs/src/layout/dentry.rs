@@ -11,7 +11,7 @@
 
 use super::node::MAX_BLOCKS;
 use super::{bit, corrupt, le16, le32, put16, put32, set_bit};
-use granary_vfs::{FileKind, Result};
+use granary_fs::{FileKind, Result};
 use std::ops::Range;
 
 /// Deepest level plus one of the kernel's hash table (MAX_DIR_HASH_DEPTH).

@@ -14,7 +14,7 @@
 //! 4 to 1021, and so on; the node of extended attributes, which the inode names elsewhere, has the last place.
 
 use super::{BlockBytes, NULL_ADDR, corrupt, le16, le32, le64, put16, put32, put64};
-use granary_vfs::{Attr, FileKind, Result, Time, flag, mode};
+use granary_fs::{Attr, FileKind, Result, Time, flag, mode};
 
 /// The root directory.
 pub const ROOT_INO: u32 = 3;

@@ -4,7 +4,7 @@
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le32, le64, put32, put64};
 use crate::geometry::Geometry;
-use granary_vfs::Result;
+use granary_fs::Result;
 
 /// "GRNYF2FS".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"GRNYF2FS");

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! 200 B of zeros: no attributes. Source: the kernel's fs/f2fs/xattr.h (`struct f2fs_xattr_header`, `MIN_OFFSET`); the
-//! entries are `granary_vfs::xattr_string`'s.
+//! entries are `granary_kit::xattr_string`'s.
 
 use super::node::{NIDS_AT, XATTR_AT};
 use super::{BlockBytes, corrupt, le32, put32};
-use granary_vfs::{Result, xattr_string};
+use granary_fs::Result;
+use granary_kit::xattr_string;
 
 const MAGIC: u32 = 0xF2F5_2011;
 const HEAD: usize = 24;

@@ -137,9 +137,9 @@ mod tests {
     use super::*;
     use crate::geometry::Geometry;
     use crate::segs::log::{WARM_DATA, WARM_NODE};
+    use granary_kit::BlockCache;
     use granary_suite::suite::{drive, port, run};
     use granary_units::Bytes;
-    use granary_vfs::BlockCache;
     use std::sync::Arc;
 
     /// Segments with so many valid blocks of 16 each, all of one log, and searches that look at three.

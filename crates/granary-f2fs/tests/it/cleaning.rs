@@ -2,9 +2,10 @@
 
 use crate::common::{Mounted, Subject};
 use granary_f2fs::MkfsOptions;
+use granary_fs::Sweep;
 use granary_suite::suite::{create, drive, fill, run};
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{Posix, Sweep};
+use granary_vfs::Posix;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -2,11 +2,12 @@
 
 use crate::common::{again, fresh};
 use granary_device::{Command, Drive, Structure};
+use granary_fs::{Call, Life};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::now;
 use granary_suite::suite::{create, drive, port, run, write_all};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{Call, Life, Posix};
+use granary_vfs::Posix;
 use std::sync::Arc;
 
 /// Bytes of a name's slots that nothing else has.

@@ -3,10 +3,11 @@
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_f2fs::{FsyncMode, MountOptions};
+use granary_fs::SetXattr;
 use granary_sim::sleep;
 use granary_suite::suite::{drive, run, volatile_drive};
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::{Fd, OpenFlags, Posix, Process, SetXattr};
+use granary_vfs::{Fd, OpenFlags, Posix, Process};
 
 struct Table {
     m: Mounted,

@@ -3,10 +3,11 @@
 use crate::common::{Mounted, Subject};
 use granary_device::{Drive, Structure};
 use granary_f2fs::{InPlace, MkfsOptions, MountOptions};
+use granary_fs::Sweep;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_suite::suite::{create, fail_and_look, fill, run};
 use granary_units::{Bytes, Dest};
-use granary_vfs::{Posix, Process, Sweep};
+use granary_vfs::{Posix, Process};
 use std::sync::Arc;
 
 fn drive() -> Arc<dyn Drive> {

@@ -3,10 +3,11 @@
 use crate::common::{Mounted, Subject};
 use granary_device::Drive;
 use granary_f2fs::{InPlace, MkfsOptions, MountOptions, Recovery};
+use granary_fs::{FsError, SetXattr};
 use granary_sim::spawn;
 use granary_suite::suite::{self, LateDrive, drive, fill, write_all};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{FsError, OpenFlags, Posix, Process, SetXattr};
+use granary_vfs::{OpenFlags, Posix, Process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -3,10 +3,11 @@
 use crate::common::{Mounted, Subject, fresh};
 use granary_device::Structure;
 use granary_f2fs::{InPlace, MountOptions};
+use granary_fs::{Allocate, Caller, FileKind, FsError};
 use granary_sim::rng::Stream;
 use granary_suite::suite::{self, Subject as _, create, drive, fill, port, run, run_jittered};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{Allocate, Caller, FileKind, FsError, OpenFlags, Posix, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, VfsConfig};
 
 /// A file takes what statfs says is free, but for the nodes that point to its blocks; what one unlink gives back can be
 /// written again at once.

@@ -1,12 +1,13 @@
 //! Inputs that once did what none may.
 
 use granary_device::{Drive, DriveError, Port, Streamed, Structure};
+use granary_fs::FsError;
 use granary_fuzz::Kind;
 use granary_fuzz::campaign::one;
+use granary_kit::BlockCache;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_units::{Bytes, Lpa, Nanos, Payload};
-use granary_vfs::{BlockCache, FsError};
 use std::sync::Arc;
 
 /// The address of its bytes does not exist: computing it was a panic, which a damaged record of a drive could bring about.

@@ -1,8 +1,9 @@
 //! What only a directory of the host does: it is seen from beside, and its descriptors do not follow names.
 
+use granary_fs::{Allocate, Cred, FsError, SetXattr};
 use granary_hostdir::mount;
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Allocate, Cred, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::Arc;

@@ -4,11 +4,12 @@
 //! is everybody's, how much space is free. The host's limits are not met here. As the suite makes devices and files of other users, it needs to be the superuser's.
 
 use granary_device::Port;
+use granary_fs::{FsError, Result};
 use granary_hostdir::HostDir;
 use granary_suite::model::Mix;
 use granary_suite::reference::Limits;
 use granary_suite::suite::{self, tiny_caches};
-use granary_vfs::{FsError, Result, VfsConfig};
+use granary_vfs::VfsConfig;
 use parking_lot::Mutex;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

@@ -16,9 +16,10 @@ use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
 use crate::record::{Cleaning, Phase};
 use granary_device::{Devices, Role, Structure};
+use granary_fs::{FsError, Sweep};
 use granary_sim::{now, sleep_until};
 use granary_units::{Lpa, Nanos, Page};
-use granary_vfs::{FsError, Sweep, Vfs};
+use granary_vfs::Vfs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 
 use crate::error::LabError;
 use granary_device::Role;
+use granary_fs::FsEntry;
 use granary_testbed::{Testbed, builtins};
 use granary_units::{Bytes, PAGE_SIZE};
-use granary_vfs::FsEntry;
 use granary_workload::Workload;
 
 /// Part of a drive that files may be expected to fill: file systems have structures of their own.

@@ -11,10 +11,11 @@ use super::{NAME, dropped, listed, shown};
 use crate::error::LabError;
 use crate::image::{Findings, State, is_finding, options};
 use granary_device::Devices;
+use granary_fs::{Call, FsError, Life};
 use granary_image::host::disk::DiskHost;
 use granary_image::{Durability, Image, ImageError};
 use granary_testbed::registry::{self, Upper};
-use granary_vfs::{Call, FsError, Life, Vfs, VfsConfig};
+use granary_vfs::{Vfs, VfsConfig};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, Lock), LabError> {
 }
 
 /// Mounts both layers. The image's directory is looked at whole: it knows the numbers of files that were seen only.
-fn mount(dir: &Path, devices: &Devices, vfs: VfsConfig) -> granary_vfs::Result<Arc<Upper>> {
+fn mount(dir: &Path, devices: &Devices, vfs: VfsConfig) -> granary_fs::Result<Arc<Upper>> {
     let lower = Vfs::mount(granary_hostdir::mount_read_only(dir)?, vfs)?;
     let fs = look_around(&lower).and_then(|_| registry::look_over(lower.clone(), devices));
     fs.inspect_err(|_| drop(lower.unmount()))

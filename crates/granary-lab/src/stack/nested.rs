@@ -10,8 +10,9 @@
 
 use super::{Stack, shown};
 use crate::error::LabError;
+use granary_fs::{Caller, FsError};
 use granary_testbed::registry::PAIR;
-use granary_vfs::{Caller, DirStream, FsError, NodeRef, Vfs};
+use granary_vfs::{DirStream, NodeRef, Vfs};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -80,7 +81,7 @@ fn above(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Refuses a directory that has others with a pair above or below it. Where those are to be given up, it returns them.
-pub(super) fn refuse_nested(how: &Stack<'_>, lower: &Arc<Vfs>) -> granary_vfs::Result<Vec<PathBuf>> {
+pub(super) fn refuse_nested(how: &Stack<'_>, lower: &Arc<Vfs>) -> granary_fs::Result<Vec<PathBuf>> {
     let paired = |dir: &PathBuf| {
         let there = rustix::fs::getxattr(dir, PAIR, &mut [0_u8; 64][..]);
         matches!(there, Ok(_) | Err(Errno::RANGE))
@@ -101,7 +102,7 @@ pub(super) fn refuse_nested(how: &Stack<'_>, lower: &Arc<Vfs>) -> granary_vfs::R
 }
 
 /// Has directories forget that another image has newest bytes of their files. Returns what to say of it.
-pub(super) fn forget_nested(others: &[PathBuf]) -> granary_vfs::Result<Option<String>> {
+pub(super) fn forget_nested(others: &[PathBuf]) -> granary_fs::Result<Option<String>> {
     for dir in others {
         let forgotten = open(dir).and_then(|fd| {
             rustix::fs::fremovexattr(&fd, PAIR)?;
@@ -117,7 +118,7 @@ pub(super) fn forget_nested(others: &[PathBuf]) -> granary_vfs::Result<Option<St
 }
 
 /// Looks at every name of the tree. Returns the directories within that have a pair of their own, as paths from the root.
-pub(super) fn look_around(vfs: &Arc<Vfs>) -> granary_vfs::Result<Vec<PathBuf>> {
+pub(super) fn look_around(vfs: &Arc<Vfs>) -> granary_fs::Result<Vec<PathBuf>> {
     let mut paired = Vec::new();
     let mut directories: Vec<(NodeRef, PathBuf)> = vec![(vfs.root(), PathBuf::new())];
     while let Some((dir, path)) = directories.pop() {

@@ -1,8 +1,9 @@
 //! A directory with persistent memory in front of it: whole again after each mount; what does not fit is refused.
 
 use super::*;
+use granary_fs::Cred;
 use granary_units::{Dest, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 mod looking;
 

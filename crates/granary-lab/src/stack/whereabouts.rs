@@ -3,10 +3,10 @@
 //! A hint for people: nothing is opened by it. It is the directory's path at the last mount, which may have been moved since.
 
 use super::NAME;
+use granary_fs::quoted;
 use granary_image::Image;
 use granary_image::host::Host;
 use granary_image::host::disk::DiskHost;
-use granary_vfs::quoted;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,12 +1,13 @@
 //! What statfs offers can be had, on every file system: reserved and then written, or written at once.
 
 use granary_device::Devices;
+use granary_fs::{Allocate, Caller, Cred, FsError};
 use granary_mssd::Mssd;
 use granary_sim::{World, WorldConfig};
 use granary_testbed::Testbed;
 use granary_testbed::registry::{self, FILE_SYSTEMS};
 use granary_units::{Bytes, Payload};
-use granary_vfs::{Allocate, Caller, Cred, FsError, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
 /// What is left to a file's inode, and to the roots of trees.

@@ -1,15 +1,16 @@
 //! An image whose flash has come to its end of life: what was synced can still be read, in that mount and in later ones.
 
+use granary_fs::{Cred, FsError, Time};
 use granary_image::Durability;
 use granary_lab::image::{self, NewImage, OpenImage};
 use granary_units::{Bytes, Dest, Payload};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Time};
+use granary_vfs::{OpenFlags, Posix, Process};
 use std::path::Path;
 
 const KEPT: &[u8] = b"written and synced while the drive was young";
 const CACHE: Bytes = Bytes::mib(16);
 
-fn process(open: &OpenImage) -> granary_vfs::Result<Process> {
+fn process(open: &OpenImage) -> granary_fs::Result<Process> {
     Ok(Process::new(open.vfs(Time(0), CACHE)?, Cred::ROOT))
 }
 

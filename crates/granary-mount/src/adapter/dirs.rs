@@ -8,9 +8,10 @@
 //! A file that the file system has under the statistics' name is not told: the kernel would believe that it is there.
 
 use super::Adapter;
+use granary_fs::{Caller, FileKind, FsError, Ino, Result};
 use granary_fuse::abi::{Attr, EntryOut};
 use granary_fuse::{Handle, Listing, NodeId};
-use granary_vfs::{Caller, DirStream, FileKind, FsError, Ino, Result};
+use granary_vfs::DirStream;
 use std::sync::Arc;
 
 /// Entries that one `readdirplus` looks up at most: 4 KiB pages of replies hold about 20, the kernel asks for up to

@@ -16,8 +16,9 @@
 use super::Adapter;
 use super::privileges::Requester;
 use super::stats::Statistics;
+use granary_fs::{FileKind, FsError, Result, flag};
 use granary_fuse::NodeId;
-use granary_vfs::{Change, FileKind, FsError, Result, flag};
+use granary_vfs::Change;
 
 /// _IOR('f', 1, long); the kernel hands on 4 bytes.
 const GETFLAGS: u32 = 0x8008_6601;

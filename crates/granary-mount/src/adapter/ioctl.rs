@@ -10,8 +10,8 @@
 
 use super::Adapter;
 use super::privileges::Requester;
+use granary_fs::{FsError, Result};
 use granary_fuse::NodeId;
-use granary_vfs::{FsError, Result};
 
 /// _IOWR('X', 121, struct fstrim_range).
 const FITRIM: u32 = 0xc018_5879;

@@ -5,9 +5,10 @@ use super::stats::{self, Statistics};
 use crate::STATS_FILE;
 use crate::convert::open_flags;
 use crate::handles::Handles;
+use granary_fs::{Caller, FileKind, FsError, Result};
 use granary_fuse::abi::{Attr, EntryOut, ForgetOne};
 use granary_fuse::{Handle, NodeId};
-use granary_vfs::{Caller, FileKind, FsError, NewFile, NodeRef, OpenFile, Result};
+use granary_vfs::{NewFile, NodeRef, OpenFile};
 use rustix::fs::{OFlags, RenameFlags};
 use std::sync::Arc;
 
@@ -234,7 +235,7 @@ impl Adapter {
         }
         self.may_change(from_dir, from)?;
         self.may_change(to_dir, to)?;
-        let flags = granary_vfs::RenameFlags {
+        let flags = granary_fs::RenameFlags {
             no_replace: flags.contains(RenameFlags::NOREPLACE),
             exchange: flags.contains(RenameFlags::EXCHANGE),
         };

@@ -13,8 +13,9 @@
 //! Source: fs/fuse/dir.c (`fuse_do_setattr`), fs/fuse/file.c; proc_pid_status(5), capabilities(7).
 
 use super::Adapter;
+use granary_fs::{Caller, Cred};
 use granary_fuse::{NodeId, Request};
-use granary_vfs::{Caller, Cred, NodeRef};
+use granary_vfs::NodeRef;
 use std::fs;
 
 const SET_IDS: u16 = 0o6000;

@@ -18,8 +18,8 @@
 use super::Adapter;
 use super::stats::Statistics;
 use crate::convert::errno;
+use granary_fs::{Caller, FsError, Result};
 use granary_fuse::{NodeId, Notifier, Reply};
-use granary_vfs::{Caller, FsError, Result};
 use std::ops::Range;
 
 /// Linux's SEEK_DATA and SEEK_HOLE.

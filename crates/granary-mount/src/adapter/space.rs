@@ -16,7 +16,8 @@
 
 use super::Adapter;
 use super::errands::Errands;
-use granary_vfs::{Farewell, FsError, Ino, Node};
+use granary_fs::{FsError, Ino};
+use granary_vfs::{Farewell, Node};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 

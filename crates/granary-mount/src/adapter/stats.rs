@@ -10,9 +10,9 @@
 
 use crate::operations::Operations;
 use crate::options::StatsHook;
+use granary_fs::{FileKind, FsError, Result};
 use granary_fuse::NodeId;
 use granary_fuse::abi::Attr;
-use granary_vfs::{FileKind, FsError, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 use super::Adapter;
 use super::stats::Statistics;
 use crate::convert::errno;
+use granary_fs::{Caller, Cred, FsError, Result, SetXattr};
 use granary_fuse::{NodeId, Reply, Request};
-use granary_vfs::{Caller, Cred, FsError, Result, SetXattr};
 
 /// Linux's XATTR_CREATE and XATTR_REPLACE.
 const CREATE: u32 = 1;

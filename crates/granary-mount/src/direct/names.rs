@@ -21,9 +21,8 @@ use crate::adapter::Adapter;
 use granary_direct::versions::{Watched, slot};
 use granary_direct::wire::{ATIME_NOW, ATIME_OMIT, FOLLOW, MTIME_NOW, MTIME_OMIT, SAME, WANTED};
 use granary_direct::{Answer, Command, Op, Place, SeeKernel};
-use granary_vfs::{
-    Access, Caller, Change, FileKind, FsError, NewFile, NodeRef, RenameFlags, Result, SetTime, Time,
-};
+use granary_fs::{Caller, FileKind, FsError, RenameFlags, Result, Time};
+use granary_vfs::{Access, Change, NewFile, NodeRef, SetTime};
 use rustix::fs::RenameFlags as Given;
 
 /// An answer without a value.

@@ -14,8 +14,9 @@ use granary_device::DriveError;
 use granary_direct::segment::{DATA, Segment};
 use granary_direct::versions::{Watched, slot};
 use granary_direct::{Answer, Attributes, Command, Op, Place, SeeKernel};
+use granary_fs::{FileKind, FsError, PATH_MAX, Result};
 use granary_units::{Dest, Payload};
-use granary_vfs::{FileKind, FsError, NewFile, NodeRef, OpenFile, OpenFlags, PATH_MAX, Result};
+use granary_vfs::{NewFile, NodeRef, OpenFile, OpenFlags};
 use std::sync::Arc;
 
 /// What of the flags of `open(2)` an open file keeps.

@@ -14,7 +14,8 @@
 
 use crate::adapter::Adapter;
 use granary_direct::versions::{Versions, Watched, slot};
-use granary_vfs::{Changed, NodeRef, Watcher};
+use granary_fs::{Changed, Watcher};
+use granary_vfs::NodeRef;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
@@ -52,7 +53,7 @@ fn made() -> Option<&'static (Versions, OwnedFd)> {
 pub(super) fn begin() {
     VERSIONS.get_or_init(|| Versions::make().ok());
     if made().is_some() {
-        granary_vfs::watch(&Tells);
+        granary_fs::watch(&Tells);
     }
 }
 

@@ -16,7 +16,8 @@
 use crate::STATS_FILE;
 use crate::adapter::Adapter;
 use granary_direct::{Place, SeeKernel};
-use granary_vfs::{Caller, FileKind, FsError, NodeRef, PATH_MAX, Result};
+use granary_fs::{Caller, FileKind, FsError, PATH_MAX, Result};
+use granary_vfs::NodeRef;
 
 /// Symbolic links followed in one walk (MAXSYMLINKS).
 const MAX_LINKS: usize = 40;

@@ -1,8 +1,8 @@
 //! Content: reading, writing, cutting, holes, the flags of open.
 
 use super::rig::{Rig, each, eventually};
+use granary_fs::Caller;
 use granary_mount::Operation;
-use granary_vfs::Caller;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, copy_file_range, fallocate, fcntl_setfl, seek};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};

@@ -366,7 +366,7 @@ fn thousands_of_programs_come_and_go() {
             assert!(client.open_file(b"mine", RDWR, ino).is_ok(), "program {round}");
         }
         // Nobody holds the file: it goes with its name.
-        let free = || rig.vfs.statfs(&granary_vfs::Caller::KERNEL).expect("asked").free_inodes;
+        let free = || rig.vfs.statfs(&granary_fs::Caller::KERNEL).expect("asked").free_inodes;
         let before = free();
         fs::remove_file(rig.path("mine")).expect("removed");
         assert!(
@@ -385,7 +385,7 @@ fn thousands_of_programs_come_and_go() {
 fn what_clients_held_is_given_back_when_they_are_gone() {
     each(Some("ext4"), |server| {
         let rig = &server.rig;
-        let free = || rig.vfs.statfs(&granary_vfs::Caller::KERNEL).expect("asked").free_inodes;
+        let free = || rig.vfs.statfs(&granary_fs::Caller::KERNEL).expect("asked").free_inodes;
         let before = free();
         for round in 0..150 {
             let client = server.client();

@@ -4,10 +4,11 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{self, Rig, each, possible, systems, vfs};
+use granary_fs::Caller;
 use granary_mount::{Mounted, Options, host_config};
 use granary_testbed::registry;
 use granary_units::Bytes;
-use granary_vfs::{Caller, Vfs, VfsConfig};
+use granary_vfs::{Vfs, VfsConfig};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;

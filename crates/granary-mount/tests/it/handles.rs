@@ -5,10 +5,11 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{self, eventually, possible, systems, vfs};
+use granary_fs::Caller;
 use granary_mount::{Mounted, Options, host_config};
 use granary_testbed::registry;
 use granary_units::Bytes;
-use granary_vfs::{Caller, Vfs, VfsConfig};
+use granary_vfs::{Vfs, VfsConfig};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read};

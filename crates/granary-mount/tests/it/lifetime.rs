@@ -1,8 +1,9 @@
 //! Lifetimes: open files without names, numbers used again, mounts that end.
 
 use super::rig::{Rig, any, each, eventually, possible, vfs};
+use granary_fs::{Caller, Cred, FileKind};
 use granary_mount::{MountError, Options, STATS_FILE};
-use granary_vfs::{Caller, Cred, FileKind, Posix, Process};
+use granary_vfs::{Posix, Process};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};

@@ -8,13 +8,14 @@
 
 use super::image;
 use super::rig::{eventually, possible, systems};
+use granary_fs::{Caller, Cred};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image};
 use granary_mount::Options;
 use granary_sim::rng::Stream;
 use granary_testbed::registry::FsEntry;
 use granary_units::Dest;
-use granary_vfs::{Caller, Cred, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;

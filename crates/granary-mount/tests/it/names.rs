@@ -1,8 +1,8 @@
 //! Names: directories, hard links, symbolic links, special files, rename with its flags.
 
 use super::rig::{each, each_with};
+use granary_fs::Caller;
 use granary_mount::{Options, STATS_FILE};
-use granary_vfs::Caller;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, makedev, mknodat,
     renameat_with, statat, utimensat,

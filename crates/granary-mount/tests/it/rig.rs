@@ -1,13 +1,14 @@
 //! A mount on a drive in memory, taken away again whatever happens.
 
 use granary_device::{Devices, Need, Role};
+use granary_fs::Caller;
 use granary_mount::{Mounted, Options, Unmounter, host_config};
 use granary_mssd::Mssd;
 use granary_pmem::{Dimm, DimmConfig};
 use granary_testbed::Testbed;
 use granary_testbed::registry::{self, FILE_SYSTEMS, FsEntry};
 use granary_units::Bytes;
-use granary_vfs::{Caller, Vfs, VfsConfig};
+use granary_vfs::{Vfs, VfsConfig};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Space: what statfs tells while files come and go, and the largest files.
 
 use super::rig::{self, Rig, eventually};
+use granary_fs::Caller;
 use granary_mount::Options;
 use granary_units::Bytes;
-use granary_vfs::Caller;
 use rustix::fs::{SeekFrom, StatVfs, seek};
 use rustix::io::Errno;
 use std::fs::{self, File};

@@ -1,8 +1,7 @@
 //! `fstrim`: what files had goes back to the drive, and nothing else does.
 
 use super::rig::{each_with_all as each, eventually};
-use granary_vfs::Call;
-use granary_vfs::Caller;
+use granary_fs::{Call, Caller};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;

@@ -2,12 +2,13 @@
 
 use super::image;
 use super::rig::{self, Rig, each_with, each_with_all as each, eventually};
+use granary_fs::{Caller, Cred};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image};
 use granary_mount::Options;
 use granary_testbed::registry::FsEntry;
 use granary_units::Bytes;
-use granary_vfs::{Caller, Cred, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat, openat};
 use rustix::io::{Errno, Result};
 use std::fs::{self, File};

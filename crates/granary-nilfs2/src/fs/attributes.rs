@@ -1,10 +1,10 @@
 //! [`Attributes`] of [`Nilfs2`]. The kernel's has no extended attributes either.
 
 use crate::{Held, Nilfs2};
-use granary_vfs::{Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for Nilfs2 {
-    granary_vfs::file_system_lacks!(xattrs);
+    granary_fs::file_system_lacks!(xattrs);
 
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         self.set_attributes(call, inode, set)

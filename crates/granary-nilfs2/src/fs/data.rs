@@ -1,12 +1,12 @@
 //! [`Data`] of [`Nilfs2`]: the bytes of its files.
 
 use crate::Nilfs2;
+use granary_fs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 use granary_units::Page;
-use granary_vfs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 
 impl Data for Nilfs2 {
     // As in the kernel direct writes go through the page cache.
-    granary_vfs::file_system_lacks!(direct, flush_on_close);
+    granary_fs::file_system_lacks!(direct, flush_on_close);
 
     fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         self.read_run(inode.ino().0, first, out)

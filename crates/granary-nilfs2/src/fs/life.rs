@@ -4,13 +4,13 @@ use crate::layout::ROOT_INO;
 use crate::layout::superblock::CLEAN;
 use crate::log::Kind;
 use crate::{Held, LINK_MAX, MAX_FILE_SIZE, Nilfs2};
-use granary_vfs::{
+use granary_fs::{
     CachePolicy, Call, DirtyPages, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result,
 };
 use std::sync::{Arc, Weak};
 
 impl Life for Nilfs2 {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory);
 
     fn name(&self) -> &'static str {
         "nilfs2"

@@ -2,12 +2,12 @@
 
 use crate::Nilfs2;
 use crate::layout::{BLOCK_SIZE, corrupt};
+use granary_fs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_units::Page;
-use granary_vfs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 
 impl Names for Nilfs2 {
     // Linux 6.1 has no `tmpfile` for it.
-    granary_vfs::file_system_lacks!(create_unnamed);
+    granary_fs::file_system_lacks!(create_unnamed);
 
     fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         self.dir_lookup(dir, name)

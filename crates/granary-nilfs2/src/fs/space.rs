@@ -2,10 +2,10 @@
 
 use crate::Nilfs2;
 use crate::file::BS;
-use granary_vfs::{Call, Inode, Result, Space, StatFs, Sweep, Swept};
+use granary_fs::{Call, Inode, Result, Space, StatFs, Sweep, Swept};
 
 impl Space for Nilfs2 {
-    granary_vfs::file_system_lacks!(fallocate, empty_until, trim, grow);
+    granary_fs::file_system_lacks!(fallocate, empty_until, trim, grow);
 
     fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
         let size = inode.size();

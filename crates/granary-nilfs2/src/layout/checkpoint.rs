@@ -7,7 +7,7 @@
 
 use super::inode::DiskInode;
 use super::{BLOCK_SIZE, IFILE_INO, le32, le64, put32, put64};
-use granary_vfs::Result;
+use granary_fs::Result;
 
 /// Bytes of an entry.
 pub const CHECKPOINT: usize = 192;

@@ -8,7 +8,7 @@
 //! positions in a directory stay valid.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le16, le64, put16, put64};
-use granary_vfs::{FileKind, Result};
+use granary_fs::{FileKind, Result};
 
 const HEAD: usize = 12;
 

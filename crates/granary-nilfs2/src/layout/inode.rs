@@ -9,7 +9,7 @@
 //! room for the third. Inodes of files of metadata have blocks, size and map.
 
 use super::{corrupt, le16, le32, le64, put16, put32, put64};
-use granary_vfs::{Attr, FileKind, Result, Time, flag};
+use granary_fs::{Attr, FileKind, Result, Time, flag};
 
 /// Bytes of an inode.
 pub const INODE: usize = 128;

@@ -13,8 +13,8 @@
 use super::{BLOCK_SIZE, BlockBytes, CPFILE_INO, DAT_INO, IFILE_INO, SUFILE_INO, corrupt, le16, le32, le64};
 use super::{put16, put32, put64};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_units::Page;
-use granary_vfs::Result;
 
 /// "SUM2".
 const MAGIC: u32 = u32::from_le_bytes(*b"SUM2");

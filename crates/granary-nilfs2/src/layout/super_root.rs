@@ -6,7 +6,7 @@
 
 use super::inode::{DiskInode, INODE};
 use super::{BLOCK_SIZE, BlockBytes, CPFILE_INO, DAT_INO, SUFILE_INO, corrupt, le32, le64, put32, put64};
-use granary_vfs::Result;
+use granary_fs::Result;
 
 /// "ROOT".
 const MAGIC: u32 = u32::from_le_bytes(*b"ROOT");

@@ -9,7 +9,7 @@
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le32, le64, put32, put64};
 use crate::geometry::Geometry;
-use granary_vfs::Result;
+use granary_fs::Result;
 
 /// "NIL2".
 const MAGIC: u32 = u32::from_le_bytes(*b"NIL2");

@@ -7,8 +7,8 @@
 use super::Blocks;
 use crate::layout::{BLOCK_SIZE, BlockBytes, corrupt, le16, le64, put16, put64};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_units::Page;
-use granary_vfs::Result;
 
 /// Children of a node (Linux 6.1, NILFS_BTREE_NODE_NCHILDREN_MAX of 4 KiB).
 pub(crate) const CHILDREN: usize = (BLOCK_SIZE - KEYS) / 16;

@@ -1,12 +1,13 @@
 //! The cleaner: every file keeps its content, whoever cleans; what a sweep leaves is not worth it.
 
 use crate::common::{Mounted, Subject, promising};
+use granary_fs::{Call, Space, Sweep};
 use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_sim::rng::Stream;
 use granary_sim::sleep;
 use granary_suite::suite::{create, drive, fill, run_jittered};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{Call, OpenFlags, Posix, Space, Sweep};
+use granary_vfs::{OpenFlags, Posix};
 
 /// Small files come and go on a drive that they half fill, with the daemon at work all the time.
 #[test]

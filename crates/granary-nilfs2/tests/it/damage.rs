@@ -2,10 +2,11 @@
 
 use crate::common::{Mounted, Subject, promising};
 use granary_device::Structure;
+use granary_fs::{Call, FsError, Life};
 use granary_nilfs2::{MountOptions, mount};
 use granary_suite::suite::{self, drive, port, run, write_all};
 use granary_units::{Bytes, Lpa, Page};
-use granary_vfs::{Call, FsError, Life, Posix};
+use granary_vfs::Posix;
 
 #[test]
 fn scribbled_images_are_refused_or_reported() {

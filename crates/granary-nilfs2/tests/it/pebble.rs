@@ -2,11 +2,12 @@
 
 use crate::common::{Mounted, Subject, promising};
 use granary_device::Drive;
+use granary_fs::{Call, Space, Sweep};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_suite::suite::{self, run, write_all};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{Call, OpenFlags, Posix, Space, Sweep};
+use granary_vfs::{OpenFlags, Posix};
 use std::sync::Arc;
 
 /// A drive with BAM.

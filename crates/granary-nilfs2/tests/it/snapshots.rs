@@ -1,10 +1,11 @@
 //! Checkpoints and snapshots: they stay readable through cleaning, and as long as nobody ends them.
 
 use crate::common::{Mounted, Subject, promising};
+use granary_fs::{Call, Caller, Cred, FsError, Space, Sweep};
 use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_suite::suite::{Subject as _, drive, port, run, write_all};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{Call, Caller, Cred, FsError, OpenFlags, Posix, Process, Space, Sweep, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 
 fn word_of(p: &mut Process, path: &str, pos: u64) -> Result<u64, FsError> {
     let fd = p.open(path, OpenFlags::RDONLY, 0)?;

@@ -1,11 +1,12 @@
 //! Space, size and number: full file systems, large directories, large files.
 
 use crate::common::{Mounted, Subject, promising};
+use granary_fs::{Call, FsError, Space as _};
 use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_sim::sleep;
 use granary_suite::suite::{self, create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{Call, FsError, Posix, Process, Space as _};
+use granary_vfs::{Posix, Process};
 
 /// A file takes what statfs offers; what one unlink gives back can be written again; a full file system can be written over for
 /// ever.

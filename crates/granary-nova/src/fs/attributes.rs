@@ -4,10 +4,10 @@ use crate::Nova;
 use crate::layout::inode;
 use crate::namespace::node;
 use granary_device::Structure;
-use granary_vfs::{Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for Nova {
-    granary_vfs::file_system_lacks!(xattrs);
+    granary_fs::file_system_lacks!(xattrs);
 
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         self.set_attributes(call, inode, node(inode), set)

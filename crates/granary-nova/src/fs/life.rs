@@ -3,10 +3,10 @@
 use crate::Nova;
 use crate::mount::write_super;
 use crate::replay::MAX_FILE_SIZE;
-use granary_vfs::{CachePolicy, Call, Entrance, Features, FsError, Ino, Inode, Life, Loaded, Quirks, Result};
+use granary_fs::{CachePolicy, Call, Entrance, Features, FsError, Ino, Inode, Life, Loaded, Quirks, Result};
 
 impl Life for Nova {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "nova"

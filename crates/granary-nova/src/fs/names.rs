@@ -2,8 +2,8 @@
 
 use crate::Nova;
 use crate::namespace::node;
+use granary_fs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_units::Dest;
-use granary_vfs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Names for Nova {

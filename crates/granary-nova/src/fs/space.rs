@@ -1,12 +1,12 @@
 //! [`Space`] of [`Nova`]: blocks.
 
 use crate::{Nova, inodes};
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
+use granary_fs::{Allocate, Call, Inode, Result, Space, StatFs};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Space for Nova {
-    granary_vfs::file_system_lacks!(empty_until, grow, sweep);
+    granary_fs::file_system_lacks!(empty_until, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)

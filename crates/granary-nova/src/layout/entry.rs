@@ -11,9 +11,9 @@
 //! `*` changes in place and is not in the checksum. A dentry with inode 0 takes its name away. The epoch counts the
 //! entries of a log: attributes come from the entry with the highest. `links` of a dentry is the directory's own.
 
+use granary_fs::{Attr, FileKind, NAME_MAX, Result, Time, flag};
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{Attr, FileKind, NAME_MAX, Result, Time, flag};
 
 /// Bytes of a write entry.
 pub const WRITE: usize = 64;

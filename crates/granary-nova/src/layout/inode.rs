@@ -12,9 +12,9 @@
 //! log at that time beside it, and counts where no attribute entry is newer; so do all attributes where the log finds no
 //! page ([`changed`]). `valid` makes the inode exist; the tail makes a log entry count. A head without a tail means nothing.
 
+use granary_fs::{Attr, FileKind, Ino, Result, Time, flag};
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{Attr, FileKind, Ino, Result, Time, flag};
 
 /// Bytes of an inode.
 pub const SIZE: usize = 128;

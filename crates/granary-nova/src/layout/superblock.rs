@@ -1,8 +1,8 @@
 //! The superblock: block 0, with a copy in the block before the last.
 
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::Result;
 
 /// `GrnyNOVA`.
 const MAGIC: u64 = u64::from_le_bytes(*b"GrnyNOVA");

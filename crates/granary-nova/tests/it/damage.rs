@@ -2,11 +2,12 @@
 
 use crate::common::{Subject, again, fresh};
 use granary_device::{Drive, Structure};
+use granary_fs::{Call, Life};
 use granary_nova::layout::PAGE_NEXT;
 use granary_nova::layout::inode::{HEAD, NUMBER, SIZE};
 use granary_suite::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{Call, Life, Posix};
+use granary_vfs::Posix;
 use std::sync::Arc;
 
 fn change(drive: &Arc<dyn Drive>, block: u64, change: impl FnOnce(&mut [u8; PAGE_SIZE])) {

@@ -85,7 +85,7 @@ fn every_row_of_the_table_is_matched() {
             p.pwrite(fd, Payload::Fill { word: 9, len: 100 }, 50).expect("write");
         });
         t.row("create", 0, (9, 10), (7, 7), |p| {
-            p.mknod("/dir/new", granary_vfs::FileKind::File, 0o644, 0).expect("create");
+            p.mknod("/dir/new", granary_fs::FileKind::File, 0o644, 0).expect("create");
         });
         // Append and a new log page: its tail's line, head and tail in the inode's line.
         t.row("first write to a file", 64, (3, 5), (3, 3), |p| {

@@ -1,10 +1,11 @@
 //! Space, size and number: full file systems, large directories, large files, reservations, damaged media.
 
 use crate::common::{Subject, fresh};
+use granary_fs::FsError;
 use granary_nova::layout::LOG_SPACE;
 use granary_suite::suite::{self, create, drive, fill, run};
 use granary_units::{Bytes, PAGE_SIZE};
-use granary_vfs::{FsError, Posix};
+use granary_vfs::Posix;
 
 #[test]
 fn a_full_file_system_can_be_emptied_and_filled_again() {

@@ -4,8 +4,8 @@ use super::Devices;
 use crate::geometry::PAGES;
 use crate::read::Pages;
 use granary_device::{Structure, Ticket};
+use granary_fs::Result;
 use granary_units::{Lpa, Page};
-use granary_vfs::Result;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

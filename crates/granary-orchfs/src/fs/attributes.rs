@@ -3,7 +3,7 @@
 use crate::OrchFs;
 use crate::node::node;
 use crate::tx::Tx;
-use granary_vfs::{Attr, Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attr, Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for OrchFs {
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {

@@ -2,12 +2,12 @@
 
 use crate::OrchFs;
 use crate::node::node;
+use granary_fs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 use granary_pm::pages;
 use granary_units::{Dest, Page, Payload};
-use granary_vfs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 
 impl Data for OrchFs {
-    granary_vfs::file_system_lacks!(reserve, wrote, rewrites_cut_page, flush_on_close);
+    granary_fs::file_system_lacks!(reserve, wrote, rewrites_cut_page, flush_on_close);
 
     fn read_pages(&self, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         pages::read(self, call, inode, first, out)

@@ -3,11 +3,11 @@
 use crate::mkfs::ROOT;
 use crate::node::node;
 use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs, Partition};
-use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use granary_fs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Life for OrchFs {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, attach);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, attach);
 
     fn name(&self) -> &'static str {
         match self.options.partition {

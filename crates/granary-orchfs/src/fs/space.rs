@@ -5,14 +5,14 @@ use crate::geometry::PAGES;
 use crate::hrtree::{FANOUT, MOST_NEW};
 use crate::layout::Area;
 use crate::pools::Claim;
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
+use granary_fs::{Allocate, Call, Inode, Result, Space, StatFs};
 use std::ops::Range;
 
 /// Longest names that a directory's page holds: (4096 - 32) / 288 B (SPEC.md).
 const NAMES_OF_A_PAGE: u64 = 14;
 
 impl Space for OrchFs {
-    granary_vfs::file_system_lacks!(empty_until, grow, sweep);
+    granary_fs::file_system_lacks!(empty_until, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)

@@ -2,8 +2,8 @@
 
 use super::{Children, FANOUT, HrTree, Image, NIL, Root, TOP, span};
 use crate::unit::{Unit, Word};
+use granary_fs::Result;
 use granary_pm::corrupt;
-use granary_vfs::Result;
 
 impl HrTree {
     /// The node of this number, as it is to lie on the NVM. (Looks at all: for nodes that are new, which are few.)

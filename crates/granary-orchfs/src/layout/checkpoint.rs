@@ -8,9 +8,9 @@
 use crate::geometry::PAGE;
 use crate::layout::superblock::MOST_JOURNALS;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{Pm, corrupt};
-use granary_vfs::Result;
 
 const SIZE: usize = 64 + 8 * MOST_JOURNALS as usize;
 const MAGIC: u64 = u64::from_le_bytes(*b"OrchFScp");

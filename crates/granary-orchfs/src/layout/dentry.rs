@@ -10,9 +10,9 @@
 //! Names of up to 255 bytes (the released code stops at 230).
 
 use crate::geometry::PAGE;
+use granary_fs::{FileKind, NAME_MAX, Result};
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{FileKind, NAME_MAX, Result};
 
 /// Bytes of a unit.
 pub const UNIT: usize = 32;
@@ -84,7 +84,7 @@ pub fn parse(page: &[u8], at: usize) -> Result<Option<(Dentry, usize)>> {
     }
     let name = b[HEAD..HEAD + len].to_vec();
     let kind = FileKind::from_code(b[16]).ok_or_else(bad)?;
-    if !granary_vfs::is_name(&name) {
+    if !granary_fs::is_name(&name) {
         return Err(corrupt("a directory has a name that cannot be"));
     }
     Ok(Some((Dentry { ino: u64_at(b, 0), cookie: u64_at(b, 8), kind, name }, units)))

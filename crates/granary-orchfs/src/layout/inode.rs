@@ -13,9 +13,9 @@
 
 use crate::layout::nodes::{seal, sealed};
 use crate::unit::Word;
+use granary_fs::{Attr, FileKind, Result, Time};
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{Attr, FileKind, Result, Time};
 
 /// Bytes of an inode.
 pub const SIZE: usize = 512;

@@ -14,9 +14,9 @@ use crate::geometry::PAGES;
 use crate::hrtree::{FANOUT, Image};
 use crate::unit::{Base, Slot, Unit, Word};
 use crate::upage::{HEADER, Header};
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::Result;
 
 /// Bytes of an index node's place.
 pub const INDEX: usize = 640;

@@ -6,10 +6,10 @@
 //! ```
 
 use crate::layout::Layout;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::corrupt;
 use granary_units::PAGE_SIZE;
-use granary_vfs::Result;
 
 /// Bytes that are written.
 pub const SIZE: usize = 128;

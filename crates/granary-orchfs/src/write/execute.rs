@@ -18,8 +18,8 @@ use crate::tx::{TreeChanges, Tx};
 use crate::undo::Kept;
 use crate::unit::{Base, Unit, Word};
 use granary_device::Structure;
+use granary_fs::{Attr, FsError, Inode, Result};
 use granary_units::{Lpa, Page, Payload};
-use granary_vfs::{Attr, FsError, Inode, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl OrchFs {

@@ -5,7 +5,7 @@ use crate::OrchFs;
 use crate::geometry::{BLOCK, PAGE, Part, parts};
 use crate::layout::Area;
 use crate::unit::{Slot, Unit};
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 
 impl OrchFs {
     /// Zeros for what a file grows over in its last block: from its end to `to`, or to the block's end. Nothing where the block has no

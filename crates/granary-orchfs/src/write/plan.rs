@@ -8,7 +8,7 @@ use crate::options::{DataAtomicity, FullUpage, Reclaim};
 use crate::partition::{Piece, Touch, plan_block};
 use crate::unit::{Base, Slot, Unit};
 use crate::upage::Header;
-use granary_vfs::{FsError, Result};
+use granary_fs::{FsError, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl OrchFs {

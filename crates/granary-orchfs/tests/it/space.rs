@@ -1,10 +1,11 @@
 //! Space, size and number: full file systems, large directories, large files, reservations, extended attributes.
 
 use crate::common::{Mounted, Subject};
+use granary_fs::Allocate;
 use granary_orchfs::{DataAtomicity, MountOptions, Partition};
 use granary_suite::suite::{self, create, drive, fill, on_pair, run};
 use granary_units::Bytes;
-use granary_vfs::{Allocate, Posix};
+use granary_vfs::Posix;
 
 fn phfs() -> Subject {
     Subject {

@@ -2,13 +2,14 @@
 
 use crate::common::{Mounted, Subject};
 use granary_device::{Command, Drive, DriveError, Role};
+use granary_fs::FsError;
 use granary_orchfs::geometry::{BLOCK, PAGES};
 use granary_orchfs::{FullUpage, MountOptions, Reclaim};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep};
 use granary_suite::suite::{self, Pair, create, on_pair, run};
 use granary_units::{Bytes, Dest, Nanos, PAGE_SIZE, Payload};
-use granary_vfs::{FsError, Posix};
+use granary_vfs::Posix;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -2,12 +2,10 @@
 
 use crate::calibrate::land::land;
 use granary_ext4::JournalShare;
+use granary_fs::{Allocate, Attr, Cred, FileKind, FsError, Ino, RenameFlags, Result, SetXattr, StatFs, Time};
 use granary_lab::LabError;
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Access, Allocate, Attr, Cred, Dirent, Fd, FileKind, FsError, Ino, OpenFlags, Posix, RenameFlags, Result,
-    SetTime, SetXattr, Stat, StatFs, Time, Whence,
-};
+use granary_vfs::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use rustix::fs::{self as sys, AtFlags, FallocateFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::{Errno, pread, pwrite, read, write};
 use std::collections::BTreeMap;

@@ -1,9 +1,10 @@
 //! [`Load`]: what both sides do: one thread, one stream of calls.
 
+use granary_fs::{Allocate, FsError};
 use granary_lab::LabError;
 use granary_sim::rng::Stream;
 use granary_units::{Nanos, Payload};
-use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix};
+use granary_vfs::{Fd, OpenFlags, Posix};
 use granary_workload::Workload;
 use granary_workload::run::{Clients, ProcessId, Run, RunOptions};
 
@@ -97,7 +98,7 @@ impl Load {
 }
 
 /// One to three pages of the file, anywhere, and an fsync.
-fn overwrite(client: &mut impl Posix, fd: Fd, n: u64, rng: &mut Stream) -> granary_vfs::Result<()> {
+fn overwrite(client: &mut impl Posix, fd: Fd, n: u64, rng: &mut Stream) -> granary_fs::Result<()> {
     for _ in 0..=rng.below(3) {
         let data = Payload::Fill { word: n, len: PAGE };
         client.pwrite(fd, data, rng.below(PAGES) * PAGE as u64)?;
@@ -114,7 +115,7 @@ struct Log {
 
 impl Log {
     /// Appends a record of `pages` pages.
-    fn append(&mut self, client: &mut impl Posix, fd: Fd, n: u64, pages: u64) -> granary_vfs::Result<()> {
+    fn append(&mut self, client: &mut impl Posix, fd: Fd, n: u64, pages: u64) -> granary_fs::Result<()> {
         let len = pages * PAGE as u64;
         while self.end + len > self.reserved {
             client.fallocate(fd, Allocate::Reserve { keep_size: false }, self.reserved, SEGMENT)?;
@@ -127,12 +128,12 @@ impl Log {
     }
 }
 
-fn wal_setup(client: &mut impl Posix) -> granary_vfs::Result<Fd> {
+fn wal_setup(client: &mut impl Posix) -> granary_fs::Result<Fd> {
     client.mkdir("/log", 0o755)?;
     client.open("/log/wal", OpenFlags::CREAT | OpenFlags::RDWR, 0o644)
 }
 
-fn overwrite_setup(client: &mut impl Posix) -> granary_vfs::Result<Fd> {
+fn overwrite_setup(client: &mut impl Posix) -> granary_fs::Result<Fd> {
     client.mkdir("/data", 0o755)?;
     let fd = client.open("/data/base", OpenFlags::CREAT | OpenFlags::RDWR, 0o644)?;
     for page in 0..PAGES {

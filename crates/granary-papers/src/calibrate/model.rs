@@ -3,12 +3,13 @@
 use super::{Edge, Load, SETS, Traffic};
 use granary_device::{Drive, LinkTraffic, Port};
 use granary_ext4::{DataMode, JournalShare, JournalStats, MkfsOptions, MountOptions};
+use granary_fs::Cred;
 use granary_lab::LabError;
 use granary_mssd::Mssd;
 use granary_sim::{World, WorldConfig, now, sleep, sleep_until};
 use granary_testbed::Testbed;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{Cred, Process, Vfs};
+use granary_vfs::{Process, Vfs};
 use std::sync::Arc;
 
 /// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way. `share` is that of

@@ -10,11 +10,12 @@ pub mod nilfs2;
 use comfy_table::Cell;
 use granary_bench::columns::{grid, group, right};
 use granary_device::{Drive, Port, Structure};
+use granary_fs::{Cred, FileSystem, FsError, Result};
 use granary_lab::LabError;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{World, sleep};
 use granary_units::{Bytes, Nanos, PAGE_SIZE, Payload};
-use granary_vfs::{Cred, Fd, FileSystem, FsError, OpenFlags, Posix, Process, Result, Vfs, VfsConfig};
+use granary_vfs::{Fd, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const BLOCK: u64 = PAGE_SIZE as u64;

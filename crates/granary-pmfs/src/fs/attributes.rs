@@ -2,10 +2,10 @@
 
 use crate::{Pmfs, node};
 use granary_device::Structure;
-use granary_vfs::{Attributes, Call, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Inode, Result, SetAttr};
 
 impl Attributes for Pmfs {
-    granary_vfs::file_system_lacks!(xattrs);
+    granary_fs::file_system_lacks!(xattrs);
 
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         self.set_attributes(call, inode, set)

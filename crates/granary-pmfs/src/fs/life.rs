@@ -4,13 +4,13 @@ use crate::layout::inode::{PLACE, generation, links, parse};
 use crate::mount::write_super;
 use crate::{MAX_FILE_SIZE, Pmfs};
 use granary_device::Structure;
-use granary_pm::BLOCK;
-use granary_vfs::{
+use granary_fs::{
     CachePolicy, Call, Entrance, Features, FileKind, FsError, Ino, Inode, Life, Loaded, Quirks, Result,
 };
+use granary_pm::BLOCK;
 
 impl Life for Pmfs {
-    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "pmfs"

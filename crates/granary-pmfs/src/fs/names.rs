@@ -1,8 +1,8 @@
 //! [`Names`] of [`Pmfs`]: names.
 
 use crate::{Pmfs, node};
+use granary_fs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_units::Dest;
-use granary_vfs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 

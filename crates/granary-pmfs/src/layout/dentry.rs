@@ -9,10 +9,10 @@
 //! place. With a length that cannot be nobody knows where the next one begins.
 
 use super::Bytes;
+use granary_fs::{FileKind, Result};
 use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
 use granary_pm::corrupt;
 use granary_units::PAGE_SIZE;
-use granary_vfs::{FileKind, Result};
 use smallvec::smallvec;
 
 /// Bytes before the name.

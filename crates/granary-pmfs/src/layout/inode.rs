@@ -10,9 +10,9 @@
 //! The first line holds all that operations on an existing inode change, but for the flags. An inode with no links is
 //! free, unless the truncate list leads to it. The root of a tree of height 0 is a data block.
 
+use granary_fs::{Attr, FileKind, Ino, Result, Time, flag};
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{Attr, FileKind, Ino, Result, Time, flag};
 
 /// Distance of inodes.
 pub const PLACE: u64 = 128;

@@ -1,9 +1,9 @@
 //! The superblock: block 0, with a copy in the last block.
 
 use super::journal::Form;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::Result;
 
 /// `GrnyPMFS`.
 const MAGIC: u64 = u64::from_le_bytes(*b"GrnyPMFS");

@@ -2,9 +2,10 @@
 
 use crate::common::{Mounted, Subject, again, fresh};
 use granary_device::{Drive, Structure};
+use granary_fs::{Allocate, Call, FsError, Life, Space};
 use granary_suite::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{Allocate, Call, FsError, Life, OpenFlags, Posix, Space};
+use granary_vfs::{OpenFlags, Posix};
 use std::sync::Arc;
 
 fn block(drive: &Arc<dyn Drive>, at: u64) -> [u8; PAGE_SIZE] {

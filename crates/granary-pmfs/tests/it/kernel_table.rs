@@ -80,7 +80,7 @@ fn every_row_of_the_table_is_matched() {
             p.pwrite(fd, Payload::Fill { word: 8, len: 4096 }, 8192).expect("write");
         });
         t.row("create", 0, (10, 12), (5, 5), |p| {
-            p.mknod("/dir/new", granary_vfs::FileKind::File, 0o644, 0).expect("create");
+            p.mknod("/dir/new", granary_fs::FileKind::File, 0o644, 0).expect("create");
         });
         // Create, and "." and ".." in a new block.
         t.row("mkdir", 0, (11, 13), (5, 5), |p| p.mkdir("/dir/sub", 0o755).expect("mkdir"));

@@ -2,10 +2,11 @@
 //! are the crash explorer's.
 
 use crate::common::Subject;
+use granary_fs::{Allocate, Cred, FsError, Time};
 use granary_sim::{now, power_fail, sleep};
 use granary_suite::suite;
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::{Allocate, Cred, FsError, OpenFlags, Posix, Time};
+use granary_vfs::{OpenFlags, Posix};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@ use crate::layout::inode::{CTIME, MTIME, at};
 use crate::node::{self, State, below};
 use crate::{Spfs, pair};
 use granary_device::Structure;
-use granary_vfs::{Attributes, Call, Change, FsError, Inode, Result, SetAttr, SetTime, Time, flag};
+use granary_fs::{Attributes, Call, FsError, Inode, Result, SetAttr, Time, flag};
+use granary_vfs::{Change, SetTime};
 
 impl Attributes for Spfs {
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {

@@ -1,11 +1,11 @@
 //! Bytes: there are no pages above; each call goes to who has the bytes.
 
 use crate::{Spfs, node};
+use granary_fs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 use granary_units::{Dest, Page, Payload};
-use granary_vfs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 
 impl Data for Spfs {
-    granary_vfs::file_system_lacks!(reserve, wrote, rewrites_cut_page);
+    granary_fs::file_system_lacks!(reserve, wrote, rewrites_cut_page);
 
     fn read_pages(&self, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         granary_pm::pages::read(self, call, inode, first, out)

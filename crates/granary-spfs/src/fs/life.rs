@@ -5,7 +5,7 @@ use crate::layout::CLEAN;
 use crate::node::{self, Node};
 use crate::promote::MAX_SIZE;
 use granary_device::Structure;
-use granary_vfs::{CachePolicy, Call, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use granary_fs::{CachePolicy, Call, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::Arc;
 
 impl Spfs {
@@ -39,7 +39,7 @@ impl Spfs {
 }
 
 impl Life for Spfs {
-    granary_vfs::file_system_lacks!(opened, closed, attach);
+    granary_fs::file_system_lacks!(opened, closed, attach);
 
     fn name(&self) -> &'static str {
         self.name

@@ -6,10 +6,11 @@ use crate::Spfs;
 use crate::layout::alone;
 use crate::layout::inode::Identity;
 use crate::node::{self, Node, below};
-use granary_vfs::{
-    Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Loaded, Names, NewNode, NodeRef, Rename,
-    RenameFlags, Result,
+use granary_fs::{
+    Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Loaded, Names, NewNode, Rename, RenameFlags,
+    Result,
 };
+use granary_vfs::NodeRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::Spfs;
 use crate::node::{self, State};
-use granary_vfs::{Allocate, Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};
+use granary_fs::{Allocate, Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -11,9 +11,9 @@
 
 use super::inode::{self, Identity};
 use granary_device::Structure;
+use granary_fs::{Result, Time};
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{Batch, Pm};
-use granary_vfs::{Result, Time};
 
 /// Numbers of such files begin here. [choice] the last numbers that an `i64` has: lower file systems count from 1, and directories of the
 /// host have numbers above for what is mounted within.
@@ -73,7 +73,7 @@ impl Place {
 
     /// Whether a path can have the name.
     pub fn is_sound(&self) -> bool {
-        self.dir.ino != 0 && self.name.len() <= LONGEST && granary_vfs::is_name(&self.name)
+        self.dir.ino != 0 && self.name.len() <= LONGEST && granary_fs::is_name(&self.name)
     }
 
     /// Puts it in the batch, for this inode. May be done again.

@@ -11,9 +11,9 @@
 //! from there the extents are chained back to the first one.
 
 use granary_device::Structure;
+use granary_fs::{Result, Time};
 use granary_pm::Pm;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
-use granary_vfs::{Result, Time};
 
 use super::PM_BLOCK;
 

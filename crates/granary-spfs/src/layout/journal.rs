@@ -12,9 +12,9 @@ use super::alone::{self, LONGEST, Place};
 use super::inode::{Identity, Inode};
 use super::word;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{Pm, corrupt};
-use granary_vfs::Result;
 
 /// The inode number; 0: no rename is under way.
 const AT: u64 = 512;

@@ -14,10 +14,10 @@
 
 use crate::store::Store;
 use granary_device::Structure;
+use granary_fs::{FsError, Result};
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{BLOCK, corrupt};
 use granary_units::LINE_SIZE;
-use granary_vfs::{FsError, Result};
 
 /// Bytes of a node (FAST&FAIR's).
 const NODE: usize = 512;

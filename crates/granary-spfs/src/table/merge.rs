@@ -17,8 +17,8 @@ use super::{BUCKET, Header, Kind, Table, full, header_at};
 use crate::alloc::Clusters;
 use crate::layout::SPLIT;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::{BLOCK, Pm};
-use granary_vfs::Result;
 
 impl Table {
     /// Drops empty overflow pages, and merges what is nearly empty. Nobody else uses the table yet. Says how many pairs there were.

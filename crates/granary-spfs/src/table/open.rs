@@ -3,10 +3,10 @@
 use super::{Dir, Header, Kind, MAGIC, MAX_DEPTH, Table, directory_clusters, header_at};
 use crate::layout::word;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::u32_at;
 use granary_pm::{BLOCK, Pm, corrupt};
 use granary_sim::sync::RwLock;
-use granary_vfs::Result;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

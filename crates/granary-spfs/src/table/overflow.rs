@@ -16,10 +16,10 @@
 use super::{BUCKET, Dir, Header, Kind, Table, full, header_at};
 use crate::alloc::Clusters;
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{BLOCK, Pm, corrupt};
 use granary_units::Payload;
-use granary_vfs::Result;
 use std::collections::BTreeMap;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"OVFL");

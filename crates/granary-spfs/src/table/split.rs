@@ -23,10 +23,10 @@ use crate::alloc::Clusters;
 use crate::layout::slot::Place;
 use crate::layout::{SPLIT, word};
 use granary_device::Structure;
+use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at};
 use granary_pm::{BLOCK, Pm, corrupt};
 use granary_units::Payload;
-use granary_vfs::Result;
 
 /// The table of a record, plus one, lies above the rest.
 const TABLE: u32 = 56;

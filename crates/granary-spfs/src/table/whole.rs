@@ -1,8 +1,8 @@
 //! A table as a whole: all of its slots, and the clusters that it occupies.
 
 use super::{BUCKET, Table, directory_clusters};
+use granary_fs::Result;
 use granary_pm::{BLOCK, Batch, Pm};
-use granary_vfs::Result;
 
 impl Table {
     /// Calls `each` for every slot that counts, with its address. Nobody changes the table meanwhile.

@@ -67,7 +67,7 @@ fn name(n: u64) -> Identity {
     }
 }
 
-fn insert(store: &Store, n: u64, value: u64) -> granary_vfs::Result<()> {
+fn insert(store: &Store, n: u64, value: u64) -> granary_fs::Result<()> {
     let mut b = store.pm.batch();
     store.names.insert(&store.pm, &store.clusters, &mut b, &slot::name(name(n), value))?;
     b.fence()

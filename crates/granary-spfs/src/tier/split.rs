@@ -14,7 +14,7 @@
 use super::Tier;
 use crate::exthash;
 use crate::store::Store;
-use granary_vfs::Result;
+use granary_fs::Result;
 use std::ops::Range;
 
 impl Store {

@@ -2,6 +2,7 @@
 
 use crate::common::{Rig, Stack};
 use crate::power::{devices, mount};
+use granary_fs::{Call, Cred, FileKind, FsError, RenameFlags, SetXattr, Time};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, sleep_until};
 use granary_spfs::exthash::Form;
@@ -9,10 +10,7 @@ use granary_spfs::{MkfsOptions, Mode, MountOptions, Recovery};
 use granary_suite::model::Mix;
 use granary_suite::suite::{self, on_nvm, run};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{
-    Call, Cred, FileKind, FsError, OpenFlags, Posix, Process, RenameFlags, SetTime, SetXattr, Time, Vfs,
-    VfsConfig,
-};
+use granary_vfs::{OpenFlags, Posix, Process, SetTime, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,7 +140,7 @@ fn what_needs_a_lower_file_makes_one() {
                 1 => rig.p.setxattr(path, b"user.a", b"v", SetXattr::Any).expect("set"),
                 2 => rig
                     .p
-                    .fallocate(fd, granary_vfs::Allocate::Reserve { keep_size: true }, 0, 50_000)
+                    .fallocate(fd, granary_fs::Allocate::Reserve { keep_size: true }, 0, 50_000)
                     .expect("reserved"),
                 _ => rig.fs.demote_all().expect("demoted"),
             }
@@ -200,7 +198,7 @@ fn a_file_that_goes_below_inherits_nothing_and_its_directory_keeps_its_times() {
         let own = rig.p.listxattr("/d/f").expect("lists");
         assert!(own.is_empty(), "{own:?}");
         let now = rig.p.stat("/d/f").expect("stat").attr;
-        let shown = |a: &granary_vfs::Attr| (a.mode, a.uid, a.gid, a.size, a.atime, a.mtime, a.ctime);
+        let shown = |a: &granary_fs::Attr| (a.mode, a.uid, a.gid, a.size, a.atime, a.mtime, a.ctime);
         assert_eq!(shown(&now), shown(&file));
         assert_eq!(rig.p.stat("/d").expect("stat").attr, dir);
     });
@@ -381,7 +379,7 @@ fn fail(seed: u64) -> Recovery {
     let (theirs, known, own) = (devices.clone(), ledger.clone(), options.clone());
     let world = World::new(WorldConfig { power_fail_at: Some(at), seed, ..WorldConfig::default() });
     let stopped = world.run(move || {
-        crate::power::STACK.make(&theirs, &|_| Ok(toml::Table::new())).expect("mkfs");
+        crate::power::STACK.make(&theirs, &granary_fs::entry::defaults).expect("mkfs");
         theirs.track_in_flight(true);
         let (fs, vfs) = mount(&theirs, &own);
         work(&mut Process::new(vfs, Cred::ROOT), seed, &known, &|| fs.demote_all().expect("demotes"));
@@ -398,7 +396,7 @@ fn fail(seed: u64) -> Recovery {
         let (fs, vfs) = mount(&devices, &options);
         let recovery = fs.recovery();
         drop(fs);
-        vfs.sync(&granary_vfs::Caller::KERNEL).expect("sync");
+        vfs.sync(&granary_fs::Caller::KERNEL).expect("sync");
         let wrong = vfs.check().expect("checks");
         assert!(wrong.is_empty(), "seed {seed}: {}", wrong.join("\n"));
         look(&vfs, seed, &known);

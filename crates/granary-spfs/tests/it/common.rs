@@ -1,13 +1,14 @@
 //! SPFS on a DIMM over a file system in memory that is there from one mount to the next.
 
 use granary_device::{Drive, Port};
+use granary_fs::{Cred, FsError, Result};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_spfs::{MkfsOptions, MountOptions, Recovery, Spfs};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_suite::reference::Limits;
 use granary_suite::suite::{self, Subject};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{Cred, Fd, FsError, OpenFlags, Posix, Process, Result, Vfs, VfsConfig};
+use granary_vfs::{Fd, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

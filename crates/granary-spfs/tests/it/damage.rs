@@ -2,12 +2,13 @@
 
 use crate::common::{Rig, Stack};
 use granary_device::{Port, Structure};
+use granary_fs::{Call, Cred, Life};
 use granary_pm::Pm;
 use granary_sim::rng::Stream;
 use granary_spfs::exthash::Form;
 use granary_suite::suite::{Subject, run};
 use granary_units::{Bytes, Dest};
-use granary_vfs::{Call, Cred, Life, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 
 const FILES: u64 = 12;
 const SIZE: Bytes = Bytes::mib(4);

@@ -1,11 +1,12 @@
 //! What becomes of single files: who has which byte, and what stays when names, sizes and states change.
 
 use crate::common::{Rig, Stack};
+use granary_fs::{Allocate, Caller, FsError, Time, flag};
 use granary_spfs::exthash::Form;
 use granary_spfs::{Consistency, MkfsOptions, MountOptions, PromotionCopy};
 use granary_suite::suite::run;
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::{Allocate, Caller, Change, FsError, OpenFlags, Posix, SetTime, Time, flag};
+use granary_vfs::{Change, OpenFlags, Posix, SetTime};
 
 const SIZE: Bytes = Bytes::mib(32);
 
@@ -119,7 +120,7 @@ fn a_tiered_file_keeps_its_bytes_whatever_its_name_is() {
         rig.p.mkdir("/d", 0o755).expect("mkdir");
         rig.p.rename("/f", "/d/g").expect("renamed");
         rig.p.link("/d/g", "/h").expect("linked");
-        rig.p.setxattr("/h", b"user.a", b"v", granary_vfs::SetXattr::Any).expect("set");
+        rig.p.setxattr("/h", b"user.a", b"v", granary_fs::SetXattr::Any).expect("set");
         rig.p.chmod("/h", 0o600).expect("chmod");
         rig.p.utimens("/h", SetTime::Omit, SetTime::At(Time(77))).expect("times");
         rig.p.close(fd).expect("close");

@@ -4,13 +4,14 @@
 use crate::common::dimm;
 use crate::power::mount_over;
 use granary_device::{Devices, Role};
+use granary_fs::{Cred, FileKind, FsEntry};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, sleep_until};
 use granary_spfs::{MountOptions, over};
 use granary_suite::suite::run;
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{Cred, FileKind, FsEntry, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
 /// The file system in front of each lower one, which comes second.
@@ -133,7 +134,7 @@ fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], then: Then, 
     let devices = devices();
     let theirs = devices.clone();
     let stopped = World::default().run(move || {
-        stack.0.make(&theirs, &|_| Ok(toml::Table::new())).expect("mkfs");
+        stack.0.make(&theirs, &granary_fs::entry::defaults).expect("mkfs");
         let (_fs, vfs) = mount_over(&stack.1, &theirs, &options());
         let mut p = Process::new(vfs.clone(), Cred::ROOT);
         prepare(&mut p);
@@ -193,7 +194,7 @@ fn fail(stack: &'static (FsEntry, FsEntry), cases: &'static [Case], then: Then, 
         }
         assert_eq!((word(&mut p, "/d/first"), word(&mut p, "/e/first")), (Some(30), Some(31)));
         p.exit();
-        vfs.sync(&granary_vfs::Caller::KERNEL).expect("sync");
+        vfs.sync(&granary_fs::Caller::KERNEL).expect("sync");
         let wrong = vfs.check().expect("checks");
         assert!(wrong.is_empty(), "{}: {}", stack.0.name, wrong.join("\n"));
         vfs.unmount().expect("unmounts");
@@ -242,7 +243,7 @@ fn on_each(what: fn(&str, &mut Process, &Arc<Vfs>)) {
     for (front, lower) in STACKS {
         run(move || {
             let devices = devices();
-            front.make(&devices, &|_| Ok(toml::Table::new())).expect("mkfs");
+            front.make(&devices, &granary_fs::entry::defaults).expect("mkfs");
             let (_fs, vfs) = mount_over(&lower, &devices, &options());
             let mut p = Process::new(vfs.clone(), Cred::ROOT);
             what(front.name, &mut p, &vfs);

@@ -2,11 +2,12 @@
 
 use crate::common::{Rig, Stack};
 use granary_device::Port;
+use granary_fs::{Cred, FsError};
 use granary_spfs::Access;
 use granary_spfs::exthash::Form;
 use granary_suite::suite::{Subject, run};
 use granary_units::{Bytes, Dest, Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 
 const SIZE: Bytes = Bytes::mib(4);
 
@@ -85,7 +86,7 @@ fn the_attribute_of_the_pair_is_not_shown() {
         assert_eq!(rig.p.listxattr("/"), Ok(Vec::new()));
         assert_eq!(rig.p.getxattr("/", b"user.granary.spfs"), Err(FsError::NoAttribute));
         let lower = rig.fs.lower();
-        let call = granary_vfs::Call::offline();
+        let call = granary_fs::Call::offline();
         assert!(lower.getxattr(&call, &lower.root(), b"user.granary.spfs").expect("below").is_some());
     });
 }

@@ -3,6 +3,8 @@
 
 use crate::common::{Rig, Stack, dimm};
 use granary_device::{Devices, Port, Role};
+use granary_fs::entry::Mount;
+use granary_fs::{Allocate, Caller, Cred, FsEntry, FsError};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, sleep_until};
@@ -10,8 +12,7 @@ use granary_spfs::exthash::Form;
 use granary_spfs::{Consistency, MountOptions, Recovery, Spfs};
 use granary_suite::suite::{Subject, run};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::entry::Mount;
-use granary_vfs::{Allocate, Caller, Cred, FsEntry, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -163,7 +164,7 @@ fn fail(seed: u64, options: &MountOptions, punches: bool) -> Recovery {
     let (theirs, known, own) = (devices.clone(), ledger.clone(), options.clone());
     let world = World::new(WorldConfig { power_fail_at: Some(at), seed, ..WorldConfig::default() });
     let stopped = world.run(move || {
-        STACK.make(&theirs, &|_| Ok(toml::Table::new())).expect("mkfs");
+        STACK.make(&theirs, &granary_fs::entry::defaults).expect("mkfs");
         theirs.track_in_flight(true);
         let (fs, vfs) = mount(&theirs, &own);
         let mut p = Process::new(vfs, Cred::ROOT);

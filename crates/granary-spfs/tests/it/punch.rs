@@ -1,12 +1,13 @@
 //! fallocate and large overwrites of tiered files: bytes are punched, reserved and replaced where they are, and the file stays tiered.
 
 use crate::common::{Rig, Stack};
+use granary_fs::Allocate;
 use granary_sim::rng::Stream;
 use granary_spfs::exthash::Form;
 use granary_spfs::{Consistency, MkfsOptions, MountOptions};
 use granary_suite::suite::run;
 use granary_units::{Bytes, Payload};
-use granary_vfs::{Allocate, Fd, OpenFlags, Posix, Whence};
+use granary_vfs::{Fd, OpenFlags, Posix, Whence};
 
 /// No demotion unless a test makes one; segments so small that splits run into overflow pages.
 fn calm(form: Form) -> Stack {

@@ -2,13 +2,15 @@
 
 use crate::common::dimm;
 use granary_device::{Devices, Drive, Role};
+use granary_fs::entry::Mount;
+use granary_fs::{Cred, FsEntry, SetXattr};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::sleep_until;
 use granary_suite::suite::run;
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::entry::{Layer, Mount};
-use granary_vfs::{Cred, FsEntry, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
+use granary_vfs::{Layer, bring_up};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const STACK: FsEntry = granary_spfs::over(&granary_ext4::EXT4, "spfs+ext4", &[]);
@@ -18,15 +20,15 @@ fn traffic(entry: &FsEntry, options: &str) -> String {
     config.flash = config.flash.with_capacity(Bytes::mib(256));
     let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).expect("a drive"));
     let devices = Devices::ssd(drive.clone()).with(Role::Nvm, dimm(Bytes::mib(16)));
-    entry.make(&devices, &|_| Ok(toml::Table::new())).expect("mkfs");
+    entry.make(&devices, &granary_fs::entry::defaults).expect("mkfs");
     // Daemons, time stamps and calls begin at the same instants, whatever was made and mounted before.
     sleep_until(Nanos::from_secs(1));
     let options: toml::Table = toml::from_str(options).expect("TOML");
     let metadata_cache = Bytes::mib(4);
     let how = Mount { options: &options, metadata_cache, read_only: false, lower: None, inside: None };
     let vfs = VfsConfig { page_cache: Bytes::mib(1), ..VfsConfig::default() };
-    let below = |_: &FsEntry| Ok(Layer { metadata_cache, vfs, ..Layer::default() });
-    let fs = entry.bring_up(&devices, &how, &below).expect("mounts");
+    let below = |_: &FsEntry| Ok(Layer { options: Box::new(granary_fs::Defaults), metadata_cache, vfs });
+    let fs = bring_up(entry, &devices, &how, &below).expect("mounts");
     let vfs = Vfs::mount(fs, vfs).expect("vfs");
     let mut p = Process::new(vfs.clone(), Cred::ROOT);
     sleep_until(Nanos::from_secs(2));

@@ -1,7 +1,7 @@
 //! Whether the "media" of a [`super::MemFs`] agree with themselves.
 
 use super::state::State;
-use granary_vfs::{FileKind, Ino};
+use granary_fs::{FileKind, Ino};
 use std::collections::BTreeMap;
 
 /// One sentence per violation.

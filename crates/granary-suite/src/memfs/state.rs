@@ -1,9 +1,7 @@
 //! The "media" of a [`super::MemFs`].
 
+use granary_fs::{Attr, DirtyPage, FileKind, Ino, Inode, Time};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::DirtyPage;
-use granary_vfs::Inode;
-use granary_vfs::{Attr, FileKind, Ino, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: u64 = PAGE_SIZE as u64;

@@ -1,11 +1,9 @@
 //! [`Generator`]: random calls on a small namespace, so that they meet.
 
 use super::{DESCRIPTORS, Data, MAPS, Op};
+use granary_fs::{Allocate, FileKind, RenameFlags, SetXattr};
 use granary_sim::rng::Stream;
-use granary_vfs::FileKind;
-use granary_vfs::SetXattr;
 use granary_vfs::{Access, Fd, MapHow, MapId, OpenFlags, Whence};
-use granary_vfs::{Allocate, RenameFlags};
 
 /// Which calls a [`Generator`] makes, as weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,9 +24,9 @@
 use super::tree::difference;
 use super::{Op, Outcome, Snapshot, apply, is_unsupported, snapshot};
 use crate::reference::{Limits, RefFs, RefProcess, RefState};
+use granary_fs::Cred;
 use granary_sim::{now, spawn};
 use granary_units::Nanos;
-use granary_vfs::Cred;
 use granary_vfs::Process;
 use granary_vfs::Vfs;
 use parking_lot::Mutex;

@@ -1,9 +1,8 @@
 //! Whole trees: taken through the calls, and compared.
 
 use super::Shown;
+use granary_fs::{FileKind, FsError, Ino, Result};
 use granary_units::Dest;
-use granary_vfs::{FileKind, Ino};
-use granary_vfs::{FsError, Result};
 use granary_vfs::{OpenFlags, Posix};
 use std::collections::BTreeMap;
 
@@ -40,7 +39,7 @@ impl std::fmt::Debug for Entry {
 /// # Errors
 /// Any call's.
 pub fn snapshot(p: &mut impl Posix) -> Result<Snapshot> {
-    p.set_cred(granary_vfs::Cred::ROOT);
+    p.set_cred(granary_fs::Cred::ROOT);
     let mut all = Snapshot::new();
     let mut first: BTreeMap<Ino, Vec<u8>> = BTreeMap::new();
     let mut todo = vec![b"/".to_vec()];

@@ -1,12 +1,11 @@
 //! The system calls of a [`RefProcess`].
 
 use super::{File, Last, Place, ROOT, RefProcess, View, check_len};
+use granary_fs::{
+    Allocate, Attr, Cred, FileKind, FsError, Ino, RenameFlags, Result, SetXattr, StatFs, Time, mode,
+};
 use granary_units::{Dest, Payload};
-use granary_vfs::SetXattr;
 use granary_vfs::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
-use granary_vfs::{Allocate, Cred, RenameFlags, StatFs};
-use granary_vfs::{Attr, FileKind, Ino, Time, mode};
-use granary_vfs::{FsError, Result};
 
 type R<T> = Result<T>;
 

@@ -1,10 +1,9 @@
 //! Mappings of the reference: bytes of the file, or own pages of a private mapping.
 
 use super::{RefProcess, RefState};
+use granary_fs::{FileKind, FsError, Result};
 use granary_units::{Dest, Payload};
-use granary_vfs::FileKind;
 use granary_vfs::{Fd, MapHow, MapId, OpenFlags};
-use granary_vfs::{FsError, Result};
 use std::collections::BTreeMap;
 
 const PAGE: u64 = 4096;

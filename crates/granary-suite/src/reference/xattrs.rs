@@ -1,10 +1,8 @@
 //! Extended attributes in the reference, written after man xattr(7) and not after [`granary_vfs::Vfs`].
 
 use super::View;
+use granary_fs::{FileKind, FsError, Result, SetXattr, mode};
 use granary_vfs::Access;
-use granary_vfs::SetXattr;
-use granary_vfs::{FileKind, mode};
-use granary_vfs::{FsError, Result};
 
 impl View<'_> {
     /// Whether the caller may use attribute `name` of `ino`.

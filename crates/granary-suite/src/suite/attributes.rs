@@ -1,10 +1,9 @@
 //! Extended attributes: what is set comes back, and what was fsynced survives.
 
 use super::{Mounted, Subject, create, drive, fail_and_look, run};
+use granary_fs::{FsError, SetXattr};
 use granary_units::Bytes;
-use granary_vfs::FsError;
 use granary_vfs::Process;
-use granary_vfs::SetXattr;
 use granary_vfs::{OpenFlags, Posix};
 
 fn set(p: &mut Process, path: &str, name: &str, len: usize) -> Result<(), FsError> {

@@ -3,11 +3,10 @@
 use super::{Mounted, Subject, create, drive, fill, port, run};
 use crate::model::snapshot;
 use granary_device::{Port, Structure};
+use granary_fs::{Call, Cred, FileKind, Life};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Dest, Lpa, Page};
-use granary_vfs::FileKind;
 use granary_vfs::Process;
-use granary_vfs::{Call, Cred, Life};
 use granary_vfs::{OpenFlags, Posix, Whence};
 use granary_vfs::{Vfs, VfsConfig};
 use std::sync::Arc;

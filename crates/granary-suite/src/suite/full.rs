@@ -1,11 +1,10 @@
 //! A full file system: every name can be taken away, attributes and sizes change, and a power failure meanwhile takes no more.
 
 use super::{Mounted, Subject, create, drive, fail_and_look, fill, run};
+use granary_fs::{FileKind, FsError, Result};
 use granary_sim::now;
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::FileKind;
 use granary_vfs::Process;
-use granary_vfs::{FsError, Result};
 use granary_vfs::{OpenFlags, Posix};
 use parking_lot::Mutex;
 use std::sync::Arc;

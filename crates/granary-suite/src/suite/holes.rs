@@ -1,11 +1,9 @@
 //! Space on request: what fallocate reserves, punches and zeroes, and where seeking says that holes are.
 
 use super::{Mounted, Subject, create, drive, fill, run};
+use granary_fs::{Allocate, FsError, Time};
 use granary_units::{Bytes, Dest, Payload};
-use granary_vfs::Allocate;
-use granary_vfs::FsError;
 use granary_vfs::Process;
-use granary_vfs::Time;
 use granary_vfs::{Fd, Posix, SetTime, Whence};
 
 const PAGE: u64 = 4096;

@@ -1,10 +1,9 @@
 //! The end of the largest file: its last pages are pages like all others.
 
 use super::{Mounted, Subject, create, drive, run};
+use granary_fs::{Allocate, FsError};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Dest, Payload};
-use granary_vfs::Allocate;
-use granary_vfs::FsError;
 use granary_vfs::Process;
 use granary_vfs::Vfs;
 use granary_vfs::VfsConfig;
@@ -135,7 +134,7 @@ fn call(rng: &mut Stream, p: &mut Process, fds: [Fd; 2], max: u64, end: &mut End
 /// it is `TooBig`. `vfs` has an empty file system.
 pub fn the_end_of_the_largest_file(vfs: &Arc<Vfs>, seed: u64, calls: usize) {
     let mut rng = Stream::new(seed, "largest");
-    let mut p = Process::new(vfs.clone(), granary_vfs::Cred::ROOT);
+    let mut p = Process::new(vfs.clone(), granary_fs::Cred::ROOT);
     let max = vfs.max_file_size();
     let fd = create(&mut p, "/largest");
     let direct = p.open("/largest", OpenFlags::RDWR | OpenFlags::DIRECT, 0).expect("open");

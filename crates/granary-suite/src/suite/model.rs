@@ -2,10 +2,10 @@
 
 use super::{Mounted, Subject, drive, port, run_jittered};
 use crate::model::{Generator, Mix, Op, apply, check_history, run_concurrently, run_sequence, snapshot};
+use granary_fs::RenameFlags;
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::OpenFlags;
-use granary_vfs::RenameFlags;
 use granary_vfs::VfsConfig;
 use std::ops::Range;
 

@@ -4,9 +4,10 @@
 //! can be taken away again, and what was given up is there for others.
 
 use super::{Mounted, Subject, create, drive, fill, run};
+use granary_fs::{FileKind, FsError, Result, SetXattr};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Payload};
-use granary_vfs::{FileKind, FsError, OpenFlags, Posix, Process, Result, SetXattr};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// What a pool is filled with: the n-th piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

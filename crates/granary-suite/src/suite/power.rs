@@ -2,13 +2,13 @@
 
 use super::{Mounted, Subject, drive, port, run};
 use granary_device::Drive;
+use granary_fs::{FsError, Result};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::Process;
 use granary_vfs::VfsConfig;
 use granary_vfs::{Fd, OpenFlags, Posix};
-use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! Space, size and number: full file systems, large directories, large files.
 
 use super::{Mounted, Subject, drive, port, run, run_jittered};
+use granary_fs::{FileKind, FsError};
 use granary_units::{Bytes, Dest, Payload};
-use granary_vfs::FileKind;
-use granary_vfs::FsError;
 use granary_vfs::Process;
 use granary_vfs::VfsConfig;
 use granary_vfs::{Fd, OpenFlags, Posix, Whence};

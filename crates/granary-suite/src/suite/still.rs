@@ -10,10 +10,11 @@
 
 use super::{Mounted, Subject, create, drive, fill, port};
 use granary_device::Drive;
+use granary_fs::{Cred, FsError, Sweep};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, spawn};
 use granary_units::{Bytes, Dest, Nanos, PAGE_SIZE};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Sweep, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

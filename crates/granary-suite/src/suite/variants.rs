@@ -10,9 +10,10 @@
 use super::{Subject, drive, fill, on_bam, run, tiny_caches};
 use crate::model::Mix;
 use granary_device::Devices;
+use granary_fs::entry::{FsEntry, Mount};
+use granary_fs::{Caller, Cred};
 use granary_units::Bytes;
-use granary_vfs::entry::{FsEntry, Mount};
-use granary_vfs::{Caller, Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 
 /// The file of settings that scripts and soaks make images of variants with.
 const SETTINGS: &str = include_str!("../../../../scripts/restless.settings");
@@ -105,21 +106,23 @@ fn works_with_settings(entry: &FsEntry) {
     let settings: Vec<&str> =
         restless_settings(own.section).map(|set| &set[own.section.len() + 1..]).collect();
     assert!(!settings.is_empty(), "{name}: no settings of {}", own.section);
-    let section = toml::Deserializer::parse(&settings.join("\n")).and_then(own.read);
-    let section = section.unwrap_or_else(|e| panic!("{name}: scripts/restless.settings: {e}"));
-    assert_eq!((own.refusal)(&section.values), None, "{name}: scripts/restless.settings");
+    let given: toml::Table = toml::from_str(&settings.join("\n")).expect("TOML");
+    let read = (own.read)(&mut <dyn erased_serde::Deserializer<'_>>::erase(given.clone()));
+    assert_eq!(read.err().map(|e| e.to_string()), None, "{name}: scripts/restless.settings");
+    assert_eq!((own.refusal)(&given), None, "{name}: scripts/restless.settings");
     let drive = drive(Bytes::mib(256));
     let devices = Devices::ssd(drive.clone());
-    entry.make(&devices, &|_| Ok(toml::Table::new())).expect("mkfs");
+    entry.make(&devices, &granary_fs::entry::defaults).expect("mkfs");
     let mounted = || {
         let how = Mount {
-            options: &section.values,
+            options: &given,
             metadata_cache: Bytes::mib(4),
             read_only: false,
             lower: None,
             inside: None,
         };
-        let fs = entry.bring_up(&devices, &how, &|_| unreachable!("nothing is below")).expect("mount");
+        let fs = granary_vfs::bring_up(entry, &devices, &how, &|_| unreachable!("nothing is below"))
+            .expect("mount");
         Vfs::mount(fs, VfsConfig::default()).expect("vfs")
     };
     let vfs = mounted();

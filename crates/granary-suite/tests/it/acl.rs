@@ -1,8 +1,9 @@
 //! Access control lists: what they allow, how mode and list follow each other, what is handed on.
 
+use granary_fs::{Cred, FsError, SetXattr};
 use granary_sim::World;
 use granary_suite::memfs::{MemFs, MemFsConfig};
-use granary_vfs::{Access, Cred, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
+use granary_vfs::{Access, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const ACCESS: &[u8] = b"system.posix_acl_access";

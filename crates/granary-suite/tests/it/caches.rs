@@ -1,12 +1,13 @@
 //! What the caches promise about time: read-ahead, write-back by age and by pressure, errors told once; and that the
 //! checker of histories refuses what no serial order explains.
 
+use granary_fs::{Cred, DirtyPages, FsError, Inode};
 use granary_sim::{World, now, sleep};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_suite::model::{Op, Outcome, check_history, run_concurrently};
 use granary_suite::reference::Limits;
 use granary_units::{Bytes, Dest, Nanos, PAGE_SIZE, Payload};
-use granary_vfs::{Cred, DirtyPages, FsError, Inode, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const LATENCY: Nanos = Nanos::from_micros(100);

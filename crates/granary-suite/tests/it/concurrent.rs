@@ -1,5 +1,6 @@
 //! Tasks that share files and directories: every history has a serial order, whatever the schedule.
 
+use granary_fs::{Call, Caller, Cred, Life, RenameFlags};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, sleep, spawn};
 use granary_suite::memfs::{MemFs, MemFsConfig};
@@ -8,9 +9,7 @@ use granary_suite::model::{
 };
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::{
-    Access, Call, Caller, Cred, Fd, Life, OpenFlags, Posix, Process, RenameFlags, Vfs, VfsConfig,
-};
+use granary_vfs::{Access, Fd, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -1,12 +1,10 @@
 //! Inode flags: what they forbid, to root too, and who may set them.
 
+use granary_fs::{Allocate, Caller, Cred, FsError, RenameFlags, SetXattr, flag};
 use granary_sim::{World, WorldConfig};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_units::{Nanos, Payload};
-use granary_vfs::{
-    Allocate, Atime, Caller, Change, Cred, FsError, MapHow, NewFile, NodeRef, OpenFlags, RenameFlags,
-    SetTime, SetXattr, Vfs, VfsConfig, flag,
-};
+use granary_vfs::{Atime, Change, MapHow, NewFile, NodeRef, OpenFlags, SetTime, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const ROOT: &Caller = &Caller::KERNEL;

@@ -2,6 +2,7 @@
 //! for each other.
 
 use granary_device::Port;
+use granary_fs::{Cred, FsError, Result, SetXattr};
 use granary_sim::{Cores, HostCosts, World, WorldConfig};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_suite::model::{Generator, Mix, run_concurrently};
@@ -9,7 +10,7 @@ use granary_suite::passthrough::{Passthrough, PassthroughConfig};
 use granary_suite::reference::Limits;
 use granary_suite::suite::{self, Subject, tiny_caches};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Result, SetXattr, Through, Vfs, VfsConfig};
+use granary_vfs::{OpenFlags, Posix, Process, Through, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

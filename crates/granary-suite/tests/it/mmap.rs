@@ -1,9 +1,10 @@
 //! Mappings: what they see and leave, which lines reach the file system, and what ends in a signal.
 
+use granary_fs::{Cred, FsError};
 use granary_sim::World;
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Cred, Fd, FsError, MapHow, MapId, OpenFlags, Posix, Process, Tracking, Vfs, VfsConfig};
+use granary_vfs::{Fd, MapHow, MapId, OpenFlags, Posix, Process, Tracking, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const SHARED: MapHow = MapHow { shared: true, write: true };

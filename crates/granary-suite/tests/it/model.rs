@@ -1,12 +1,13 @@
 //! The vfs on the memory file system behaves as the reference, whatever the size of its caches.
 
+use granary_fs::{Call, Cred, FsError, Life};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_suite::model::{Generator, Mix, Op, Outcome, apply, compare_trees, run_sequence};
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{Call, Cred, FsError, Life, Posix, Process, Tracking, Vfs, VfsConfig, Whence};
+use granary_vfs::{Posix, Process, Tracking, Vfs, VfsConfig, Whence};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 43, max_links: 5 };

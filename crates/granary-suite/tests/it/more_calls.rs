@@ -1,12 +1,10 @@
 //! Calls beyond reading, writing and names: space under files, copies, unnamed files, cold caches.
 
+use granary_fs::{Allocate, Call, Caller, Cred, FsError, Life, SetXattr, Space};
 use granary_sim::{World, WorldConfig};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Allocate, Atime, Call, Caller, Cred, FsError, Life, OpenFlags, Posix, Process, SetXattr, Space, Vfs,
-    VfsConfig, Whence,
-};
+use granary_vfs::{Atime, OpenFlags, Posix, Process, Vfs, VfsConfig, Whence};
 use std::sync::Arc;
 
 fn with_vfs(

@@ -5,7 +5,7 @@
 //!   Many   page / 64 -> { 64 slots, dirty bits }   ordered; a file's dirty pages are found without its clean ones
 //! ```
 
-use crate::attr::Ino;
+use granary_fs::Ino;
 use granary_units::Nanos;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

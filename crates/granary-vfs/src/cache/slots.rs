@@ -6,9 +6,9 @@
 
 use super::CacheStats;
 use super::mapping::{Mapping, NONE};
-use crate::attr::Ino;
 use crate::diff::changed_lines;
 use crate::vfs::{NO_MAPPING, Node};
+use granary_fs::Ino;
 use granary_units::{LINE_SIZE, Nanos, Page, prefetch_at};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering::Relaxed;

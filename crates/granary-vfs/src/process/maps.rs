@@ -1,9 +1,9 @@
 //! The mappings of a process: lowest free number first, like descriptors.
 
 use super::Process;
-use crate::error::{FsError, Result};
 use crate::posix::{Fd, MapHow, MapId};
 use crate::vfs::MemoryMap;
+use granary_fs::{FsError, Result};
 use granary_units::{Dest, Payload};
 use std::sync::Arc;
 

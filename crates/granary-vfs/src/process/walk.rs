@@ -8,11 +8,9 @@
 //! At most 40 symbolic links, paths of at most 4095 bytes, names of at most 255 (as Linux).
 
 use super::Process;
-use crate::attr::FileKind;
-use crate::error::{FsError, Result};
 use crate::posix::Access;
 use crate::vfs::{NodeRef, Side, perm};
-use crate::{NAME_MAX, PATH_MAX};
+use granary_fs::{FileKind, FsError, NAME_MAX, PATH_MAX, Result};
 use smallvec::SmallVec;
 
 /// Symbolic links followed in one walk (MAXSYMLINKS).

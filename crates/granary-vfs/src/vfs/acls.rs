@@ -12,10 +12,8 @@
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
 use crate::acl::{ACCESS, Acl, DEFAULT};
-use crate::attr::{Attr, FileKind, SetAttr, mode};
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Cred};
 use crate::posix::Access;
+use granary_fs::{Attr, Call, Caller, Cred, FileKind, FsError, Result, SetAttr, mode};
 
 /// Which list of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

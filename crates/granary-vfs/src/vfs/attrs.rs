@@ -3,11 +3,9 @@
 use super::node::{NO_TAIL, Node, NodeRef};
 use super::{Vfs, perm};
 use crate::acl::ACCESS;
-use crate::attr::{Attr, FileKind, SetAttr, flag, mode};
 use crate::config::Atime;
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Cred, WriteBackCause};
 use crate::posix::{Access, SetTime, Stat};
+use granary_fs::{Attr, Call, Caller, Cred, FileKind, FsError, Result, SetAttr, WriteBackCause, flag, mode};
 use granary_sim::{costs, cpu};
 use granary_units::{Nanos, PAGE_SIZE, Payload};
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +25,7 @@ pub struct Change {
     pub atime: SetTime,
     /// Modification time.
     pub mtime: SetTime,
-    /// New inode flags, all of them: see [`flag`](crate::flag).
+    /// New inode flags, all of them: see [`flag`](granary_fs::flag).
     pub flags: Option<u8>,
     /// The call is a chown, which takes set-user-ID and set-group-ID away even where it changes nothing else.
     pub chown: bool,

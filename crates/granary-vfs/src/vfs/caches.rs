@@ -3,7 +3,7 @@
 use super::Vfs;
 use super::names::Leaving;
 use super::node::Node;
-use crate::Caller;
+use granary_fs::Caller;
 use std::collections::BTreeSet;
 
 impl Vfs {

@@ -4,9 +4,8 @@ use super::Vfs;
 use super::io::OpenFile;
 use super::namespace::NewFile;
 use super::node::{Node, NodeRef};
-use crate::error::{FsError, Result};
-use crate::fs::{Caller, NewNode};
 use crate::posix::OpenFlags;
+use granary_fs::{Caller, FsError, NewNode, Result};
 use granary_units::{Dest, Payload};
 
 /// Bytes copied at once.

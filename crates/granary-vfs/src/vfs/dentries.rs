@@ -11,8 +11,8 @@
 //!
 //! Invariant: what the table says is true while the directory's `rwsem` is held. It does *not* pin inodes.
 
-use crate::attr::Ino;
-use crate::hash_index::{HashIndex, Vacant};
+use granary_fs::Ino;
+use granary_kit::{HashIndex, Vacant};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::Hasher;

@@ -5,8 +5,7 @@
 
 use super::Vfs;
 use super::node::Node;
-use crate::error::Result;
-use crate::fs::{Call, WriteBackCause};
+use granary_fs::{Call, Result, WriteBackCause};
 use granary_units::{Dest, PAGE_SIZE, Payload};
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 //! the upper vfs has let in: it costs and counts nothing more.
 
 use super::Vfs;
-use crate::fs::{Entrance, Origin};
+use granary_fs::{Entrance, Origin};
 use granary_sim::{costs, cpu};
 use granary_units::Nanos;
 use std::sync::atomic::Ordering;

@@ -16,11 +16,10 @@
 use super::Vfs;
 use super::io::OpenFile;
 use super::node::{NO_TAIL, Node, NodeRef};
-use crate::attr::{FileKind, Ino};
 use crate::cache::Batch;
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, DirtyPage, DirtyPages, WriteBackCause};
-use crate::inode::Inode;
+use granary_fs::{
+    Call, Caller, DirtyPage, DirtyPages, FileKind, FsError, Ino, Inode, Result, WriteBackCause,
+};
 use granary_sim::sync::Mutex;
 use granary_sim::{Signal, Stopper, cpu, now, spawn};
 use granary_units::{Nanos, PAGE_SIZE};

@@ -10,7 +10,7 @@
 //! chance, the next goes (an approximation of LRU, as Linux's inode list).
 
 use super::node::Node;
-use crate::attr::Ino;
+use granary_fs::Ino;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -121,8 +121,7 @@ impl InodeTable {
 mod tests {
     use super::super::names::NameCache;
     use super::*;
-    use crate::attr::{Attr, FileKind, Time};
-    use crate::fs::Loaded;
+    use granary_fs::{Attr, FileKind, Loaded, Time};
     use granary_sim::rng::Stream;
     use std::collections::BTreeMap;
 

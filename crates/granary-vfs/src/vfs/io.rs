@@ -9,12 +9,10 @@
 
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
-use crate::attr::{FileKind, SetAttr};
 use crate::cache::Look;
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, WriteBackCause};
 use crate::posix::{Access, OpenFlags};
 use crate::vfs::attrs::Change;
+use granary_fs::{Call, Caller, FileKind, FsError, Result, SetAttr, WriteBackCause};
 use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};

@@ -3,10 +3,8 @@
 use super::names::{Cached, Claim, Leaving};
 use super::node::{Farewell, Node, NodeRef};
 use super::{Vfs, perm};
-use crate::attr::{FileKind, Ino};
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Cred};
 use crate::posix::Access;
+use granary_fs::{Call, Caller, Cred, FileKind, FsError, Ino, Result};
 use std::sync::Arc;
 
 /// Directories above another one, at most. Paths have 4,095 bytes, but a deeper one is reached step by step, so this is a bound for
@@ -74,7 +72,7 @@ impl Vfs {
         }
     }
 
-    /// See [`crate::Attributes::generation`].
+    /// See [`granary_fs::Attributes::generation`].
     pub fn generation(&self, node: &NodeRef) -> u32 {
         self.fs.generation(node)
     }
@@ -170,7 +168,7 @@ impl Vfs {
         };
         let node = self.node_for(call, ino).map_err(|e| match e {
             FsError::Stale => {
-                let name = crate::quoted(name);
+                let name = granary_fs::quoted(name);
                 FsError::Corrupt(format!("{name} in {} leads to {ino}, which is not in use", dir.ino()))
             }
             other => other,
@@ -259,7 +257,7 @@ impl Vfs {
 
     pub(super) fn release(&self, node: &Arc<Node>) {
         // An error is the node's to remember, and kept when it has left: the next `fsync` tells it.
-        let _ = self.write_back(&self.kernel(), node, 0..u64::MAX, crate::WriteBackCause::Background);
+        let _ = self.write_back(&self.kernel(), node, 0..u64::MAX, granary_fs::WriteBackCause::Background);
         self.cache.drop_all(node);
         if let Err(e) = self.fs.release(&self.kernel(), node) {
             node.remember_error(&e);

@@ -27,11 +27,9 @@
 use super::io::OpenFile;
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
-use crate::attr::{FileKind, flag};
 use crate::cache::Look;
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Origin};
 use crate::posix::{MapHow, OpenFlags};
+use granary_fs::{Call, Caller, FileKind, FsError, Origin, Result, flag};
 use granary_sim::sync::{RwLockReadGuard, RwLockWriteGuard};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};

@@ -3,10 +3,8 @@
 use super::acls::{Inherited, Lists};
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
-use crate::attr::{Attr, FileKind, flag};
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, NewNode};
 use crate::posix::{Access, OpenFlags};
+use granary_fs::{Attr, Call, Caller, FileKind, FsError, NewNode, Result, flag};
 use granary_sim::{costs, cpu};
 
 /// A node to make.
@@ -142,7 +140,7 @@ impl Vfs {
         if new.kind == FileKind::Dir && self.is_full_of_dirs(&above) {
             return Err(FsError::TooManyLinks);
         }
-        if new.kind == FileKind::Symlink && new.target.len() >= crate::PATH_MAX {
+        if new.kind == FileKind::Symlink && new.target.len() >= granary_fs::PATH_MAX {
             return Err(FsError::NameTooLong);
         }
         let c = costs();

@@ -12,11 +12,8 @@
 use super::acls::Which;
 use super::names::NameCache;
 use super::write_error::{self, WriteError};
-use crate::attr::{FileKind, Ino};
-use crate::error::FsError;
-use crate::fs::Loaded;
 use crate::gate::Gate;
-use crate::inode::Inode;
+use granary_fs::{FileKind, FsError, Ino, Inode, Loaded};
 use granary_sim::sync::Mutex;
 use granary_units::{LINE_SIZE, prefetch_at};
 use std::ops::Deref;

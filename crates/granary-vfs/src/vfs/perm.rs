@@ -3,10 +3,8 @@
 //! The superuser (uid 0) stands for the capabilities DAC_OVERRIDE, FOWNER, CHOWN, FSETID and MKNOD. Access
 //! control lists, where there are any, decide instead (`acls`).
 
-use crate::attr::{Attr, FileKind, flag, mode};
-use crate::fs::Cred;
 use crate::posix::Access;
-use crate::{FsError, NAME_MAX, Result};
+use granary_fs::{Attr, Cred, FileKind, FsError, NAME_MAX, Result, flag, mode};
 
 /// Whether the caller has all of `wanted` on an inode (`generic_permission` of Linux).
 pub(crate) fn permits(cred: &Cred, attr: &Attr, wanted: Access) -> bool {
@@ -127,7 +125,7 @@ pub(crate) fn component(path: &[u8], at: usize) -> (&[u8], usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::Time;
+    use granary_fs::Time;
 
     fn attr(kind: FileKind, mode: u16, uid: u32, gid: u32) -> Attr {
         let t = Time(0);

@@ -10,9 +10,7 @@
 
 use super::Vfs;
 use super::node::NodeRef;
-use crate::attr::FileKind;
-use crate::error::{FsError, Result};
-use crate::fs::{Caller, DirEntry};
+use granary_fs::{Caller, DirEntry, FileKind, FsError, Result};
 use granary_sim::{costs, cpu};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// An open directory: where its reading ends. Position 0 starts it anew.
 #[derive(Debug)]
 pub struct DirStream {
-    /// [`crate::Names::dir_end`] at the start; `u64::MAX` before it.
+    /// [`granary_fs::Names::dir_end`] at the start; `u64::MAX` before it.
     end: AtomicU64,
 }
 
@@ -72,7 +70,7 @@ impl Vfs {
                 if e.next > end {
                     return false;
                 }
-                if !is_name(e.name) {
+                if !granary_fs::is_name(e.name) {
                     return true;
                 }
                 // What the kernel copies out per entry: a header of 19 bytes, the name, and a terminator.
@@ -84,10 +82,4 @@ impl Vfs {
         self.touch_atime(call, dir);
         Ok(())
     }
-}
-
-/// Whether a path can have this name. What damaged media have under another is not told: programs would go elsewhere with
-/// it. The file system's check finds it.
-pub fn is_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0))
 }

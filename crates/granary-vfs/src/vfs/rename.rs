@@ -16,10 +16,8 @@
 
 use super::node::NodeRef;
 use super::{NewFile, Vfs};
-use crate::attr::{Attr, FileKind};
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Rename, RenameFlags, WriteBackCause};
 use crate::posix::Access;
+use granary_fs::{Attr, Call, Caller, FileKind, FsError, Rename, RenameFlags, Result, WriteBackCause};
 use granary_sim::sync::RwLockWriteGuard;
 use granary_sim::{costs, cpu};
 

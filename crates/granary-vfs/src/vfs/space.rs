@@ -11,17 +11,15 @@
 //! system acts next, so that an error leaves everything as it was; then the cache lets go of the whole pages, dirty ones
 //! too, and the edges become zeros. An edge that is not zero has a block or the promise of one, so zeroing it
 //! needs no space: a file system of which that is not true zeroes edges itself. A file system that [zeroes
-//! edges](crate::Quirks::zeroes_edges) gets the bytes of the range, edges included, and the cache lets go of
+//! edges](granary_fs::Quirks::zeroes_edges) gets the bytes of the range, edges included, and the cache lets go of
 //! the edges' pages, too.
 
 use super::Vfs;
 use super::io::OpenFile;
 use super::node::{NO_TAIL, Node, NodeRef};
 use super::perm;
-use crate::attr::{FileKind, SetAttr};
-use crate::error::{FsError, Result};
-use crate::fs::{Allocate, Call, Caller, WriteBackCause};
 use crate::posix::OpenFlags;
+use granary_fs::{Allocate, Call, Caller, FileKind, FsError, Result, SetAttr, WriteBackCause};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Payload};
 use std::ops::Range;

@@ -7,7 +7,7 @@
 //!
 //! As Linux does since 4.13 (`errseq_t`): a count of errors in the inode, and in each open file the count that it has been told of.
 
-use crate::error::FsError;
+use granary_fs::FsError;
 
 /// A node's failed write-backs.
 #[derive(Debug)]

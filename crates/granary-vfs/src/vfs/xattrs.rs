@@ -3,9 +3,8 @@
 use super::Vfs;
 use super::acls::Which;
 use super::node::NodeRef;
-use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Cred};
-use crate::xattr::{self, SetXattr, XATTR_LIST_MAX, XATTR_SIZE_MAX};
+use crate::xattr;
+use granary_fs::{Call, Caller, Cred, FsError, Result, SetXattr, XATTR_LIST_MAX, XATTR_SIZE_MAX};
 use granary_sim::{costs, cpu};
 
 impl Vfs {

@@ -2,7 +2,7 @@
 //!
 //! It does *not* hold errors of workload files; those are [`crate::Error`].
 
-use granary_vfs::FsError;
+use granary_fs::FsError;
 
 /// Why a run failed. The file system may hold part of the work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -18,11 +18,12 @@ use super::ledger::{Class, OpStats};
 use super::whole::Whole;
 use super::{Clients, Outcome, ProcessId, RunOptions};
 use crate::on_files::{OnFiles, Preallocate};
+use granary_fs::{Allocate, FsError};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{now, sleep_until, spawn};
 use granary_trace::fio::{self, Access, Client, Content, Drawn, Next, Part};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix};
+use granary_vfs::{Fd, OpenFlags, Posix};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

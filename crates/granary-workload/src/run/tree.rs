@@ -27,8 +27,8 @@
 use super::draw::Draws;
 use super::error::RunError;
 use crate::spec::{FilesetSpec, RandomVar, Value};
+use granary_fs::PATH_MAX;
 use granary_sim::rng::Stream;
-use granary_vfs::PATH_MAX;
 use std::sync::Arc;
 
 /// No directory: the root's parent.
@@ -361,7 +361,7 @@ fn eight_digits(n: u32) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::{PathBuffer, eight_digits};
-    use granary_vfs::PATH_MAX;
+    use granary_fs::PATH_MAX;
 
     #[test]
     fn digits_are_decimal() {

@@ -29,10 +29,11 @@ use super::semaphore::Semaphore;
 use super::tree::PathBuffer;
 use super::{Phase, Progress, Shared};
 use crate::spec::{Op, QuitMode};
+use granary_fs::FsError;
 use granary_sim::now;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use granary_vfs::{Fd, FsError, Posix};
+use granary_vfs::{Fd, Posix};
 use std::sync::Arc;
 
 /// The least time of a pass.

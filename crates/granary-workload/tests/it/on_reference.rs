@@ -1,9 +1,10 @@
 //! The runner on the reference file system of `granary-vfs`: POSIX as Linux has it.
 
+use granary_fs::Cred;
 use granary_sim::World;
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Dest;
-use granary_vfs::{Cred, OpenFlags, Posix};
+use granary_vfs::{OpenFlags, Posix};
 use granary_workload::run::{Outcome, Run, RunOptions, content_word};
 use granary_workload::spec::FilesetId;
 use granary_workload::{Workload, list};

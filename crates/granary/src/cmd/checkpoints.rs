@@ -5,9 +5,9 @@
 use crate::cli::Kept;
 use crate::cmd::serve::when_free;
 use comfy_table::Table;
+use granary_fs::{Checkpoint, CheckpointCall};
 use granary_lab::LabError;
 use granary_lab::image::checkpoints;
-use granary_vfs::{Checkpoint, CheckpointCall};
 use std::path::Path;
 
 /// `lscp`.

@@ -9,11 +9,12 @@
 
 use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
+use granary_fs::{FileKind, Time, quoted};
 use granary_image::Image;
 use granary_lab::LabError;
 use granary_mount::STATS_FILE;
 use granary_units::Payload;
-use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time, quoted};
+use granary_vfs::{OpenFlags, Posix, Process, SetTime};
 use rustc_hash::FxHashMap;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;

@@ -13,10 +13,11 @@
 
 use super::files::{Troubles, failed, host_failed, join, look};
 use super::xattrs;
+use granary_fs::{Attr, FileKind, FsError, quoted};
 use granary_lab::LabError;
 use granary_lab::stack::is_within;
 use granary_units::Dest;
-use granary_vfs::{Attr, Fd, FileKind, FsError, OpenFlags, Posix, Process, Whence, quoted};
+use granary_vfs::{Fd, OpenFlags, Posix, Process, Whence};
 use rustc_hash::FxHashMap;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, chmod, chownat, mknodat, utimensat,
@@ -249,7 +250,7 @@ fn copy_content(process: &mut Process, from: &[u8], to: &Path) -> Result<(), Lab
 }
 
 /// Where data or a hole begins; none: not before the end.
-fn seek(process: &mut Process, fd: Fd, at: u64, whence: Whence) -> granary_vfs::Result<Option<u64>> {
+fn seek(process: &mut Process, fd: Fd, at: u64, whence: Whence) -> granary_fs::Result<Option<u64>> {
     match process.lseek(fd, at as i64, whence) {
         Err(FsError::NoDevice) => Ok(None),
         other => other.map(Some),

@@ -1,11 +1,12 @@
 //! The files of an image without a mount: opens it, gives a process of the superuser, closes it cleanly.
 
 use super::stacked;
+use granary_fs::{Cred, FsError, quoted};
 use granary_image::{Durability, Image};
 use granary_lab::LabError;
 use granary_lab::image::OpenImage;
 use granary_units::Bytes;
-use granary_vfs::{Cred, FsError, Process, Vfs, quoted};
+use granary_vfs::{Process, Vfs};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::ExitCode;

@@ -5,11 +5,11 @@
 use crate::cmd::files::warn;
 use crate::cmd::serve::when_free;
 use crate::cmd::stacked;
+use granary_fs::Repaired;
 use granary_image::Image;
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, Findings, State, check, rehearse, repair};
 use granary_lab::stack;
-use granary_vfs::Repaired;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -5,8 +5,9 @@
 
 use super::files::{Troubles, failed, join, look};
 use crate::out;
+use granary_fs::{FileKind, quoted};
 use granary_lab::LabError;
-use granary_vfs::{FileKind, Posix, Process, Stat, quoted};
+use granary_vfs::{Posix, Process, Stat};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -10,10 +10,10 @@
 use crate::cmd::interrupt;
 use crate::failure::Failure;
 use crate::out;
+use granary_fs::quoted;
 use granary_image::{Image, ImageError};
 use granary_lab::LabError;
 use granary_mount::{Breaker, DurableHook, MountError, Unmounter, mountinfo};
-use granary_vfs::quoted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::borrow::Cow;

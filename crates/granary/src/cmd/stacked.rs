@@ -1,12 +1,13 @@
 //! Persistent memory in front of a directory, for the commands that work without a mount: they need the directory, `--stack DIR`.
 
 use super::files::{serve, warn};
+use granary_fs::quoted;
 use granary_lab::LabError;
 use granary_lab::stack::{self, Look};
 use granary_mount::host_config;
 use granary_testbed::Testbed;
 use granary_units::Bytes;
-use granary_vfs::{Process, VfsConfig, quoted};
+use granary_vfs::{Process, VfsConfig};
 use rustix::process::{Resource, getrlimit};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

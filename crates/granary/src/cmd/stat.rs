@@ -4,12 +4,12 @@
 use crate::cmd::files::warn;
 use crate::cmd::stacked;
 use granary_device::{DriveCounters, Structure};
+use granary_fs::{Call, Space as _, StatFs};
 use granary_image::{Durability, Image, ImageError, ImageInfo};
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::Mode;
 use granary_units::Bytes;
-use granary_vfs::{Call, Space as _, StatFs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 

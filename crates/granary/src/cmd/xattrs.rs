@@ -3,10 +3,11 @@
 //! What the other side does not take (another kind of file system, no privilege) is left out with a message.
 
 use super::files::{failed, host_failed};
+use granary_fs::{FsError, SetXattr, quoted};
 use granary_image::Image;
 use granary_lab::LabError;
 use granary_lab::image::note_lists;
-use granary_vfs::{FsError, Posix, Process, SetXattr, quoted};
+use granary_vfs::{Posix, Process};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;

@@ -8,12 +8,13 @@
 //!
 //! `GRANARY_KILLS=200 cargo test -p granary kill::` for more than the sample.
 
+use granary_fs::{Cred, Time};
 use granary_image::{Durability, ImageError};
 use granary_lab::LabError;
 use granary_lab::image::{NewImage, OpenImage, check, make};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Dest, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Time};
+use granary_vfs::{OpenFlags, Posix, Process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -16,7 +16,7 @@
 use super::{OnMedia, bring_home, empty, records};
 use crate::layout::Geometry;
 use granary_device::Port;
-use granary_vfs::Result;
+use granary_fs::Result;
 use std::collections::BTreeSet;
 
 /// A record that does not count any more.

@@ -1,11 +1,11 @@
 //! [`Client`]: calls a file system under the vfs's rules (locks, checked arguments), without a page cache: every write
 //! goes to `write_pages` at once.
 
-use granary_units::{LINE_SIZE, PAGE_SIZE, Page, Payload};
-use granary_vfs::{
+use granary_fs::{
     Call, DirtyPage, FileKind, FileSystem, FsError, Ino, Inode, NewNode, Rename, Result, SetAttr, Time,
     WriteBackCause,
 };
+use granary_units::{LINE_SIZE, PAGE_SIZE, Page, Payload};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,10 +6,10 @@ pub mod strict;
 
 use granary_bytefs::{ByteFs, MkfsOptions, MountOptions, mkfs, mount};
 use granary_device::{Drive, Port};
+use granary_fs::{Call, Life};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{Stop, World, WorldConfig};
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{Call, Life};
 use std::sync::Arc;
 use strict::StrictDrive;
 

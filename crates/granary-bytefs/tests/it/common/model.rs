@@ -1,8 +1,8 @@
 //! [`Model`]: what the file system should contain, as plain maps; and random operations on both.
 
 use super::client::{Client, bytes};
+use granary_fs::{Call, FileKind, FsError, Inode, Result};
 use granary_sim::rng::Stream;
-use granary_vfs::{Call, FileKind, FsError, Inode, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

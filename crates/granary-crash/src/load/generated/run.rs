@@ -11,8 +11,9 @@ use super::Step;
 use super::core::{By, Core, Flush, Move, Names, Size, Space, Where, parent};
 use crate::load::torture::expected;
 use crate::recorded::Recorded;
+use granary_fs::{Allocate, FileKind, RenameFlags, SetXattr, Time};
 use granary_units::{PAGE_SIZE, Payload};
-use granary_vfs::{Allocate, Fd, FileKind, MapHow, OpenFlags, Posix, RenameFlags, SetTime, SetXattr, Time};
+use granary_vfs::{Fd, MapHow, OpenFlags, Posix, SetTime};
 
 /// A file that a call needs: three pages and a part of a fourth.
 const LEN: usize = 3 * PAGE_SIZE + 123;

@@ -3,12 +3,13 @@
 
 use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;
+use granary_fs::{Call, Cred, FileSystem, FsError};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, power_fail, sleep_until};
 use granary_suite::model::{Entry, Generator, Mix, Op, Outcome, Shown, Snapshot, apply, snapshot};
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Nanos;
-use granary_vfs::{Call, Cred, FileSystem, FsError, Process, Vfs};
+use granary_vfs::{Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

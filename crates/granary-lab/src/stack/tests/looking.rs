@@ -152,7 +152,7 @@ fn a_mounted_image_and_one_of_another_kind_are_not_looked_at() {
         sets: &[],
         label: "",
         force: false,
-        date: granary_vfs::Time(0),
+        date: granary_fs::Time(0),
         owner: (0, 0),
     };
     crate::image::make(&other, &new).expect("made");

@@ -1,10 +1,10 @@
 //! OrchFS as a subject of `granary_suite::suite`: on a DIMM and an SSD, which the suite sees as one range of pages.
 
 use granary_device::Port;
+use granary_fs::Result;
 use granary_orchfs::{MAX_FILE_SIZE, MAX_LINKS, MkfsOptions, MountOptions, OrchFs, Recovery};
 use granary_suite::reference::Limits;
 use granary_suite::suite::{self, halves};
-use granary_vfs::Result;
 use std::sync::Arc;
 
 /// The file system with these options.

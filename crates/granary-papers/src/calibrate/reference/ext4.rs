@@ -3,9 +3,10 @@
 use super::{Bench, Part, Row, fill, in_world, open, put, sync_dir};
 use granary_device::Port;
 use granary_ext4::{MkfsOptions, MountOptions};
+use granary_fs::Result;
 use granary_lab::LabError;
 use granary_units::{Bytes, Dest};
-use granary_vfs::{OpenFlags, Posix, Process, Result};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// Flushes and FUA writes of an fsync that commits, and of one that finds nothing to commit.
 const COMMIT: (u64, u64) = (1, 1);

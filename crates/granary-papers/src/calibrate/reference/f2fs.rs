@@ -2,10 +2,11 @@
 
 use super::{Bench, Part, Row, fill, in_world, open, put, sync_dir};
 use granary_f2fs::{MkfsOptions, MountOptions};
+use granary_fs::Result;
 use granary_lab::LabError;
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{OpenFlags, Posix, Result};
+use granary_vfs::{OpenFlags, Posix};
 
 /// Flushes and FUA writes of an fsync of nodes, and of one that takes a checkpoint.
 const FLUSH: (u64, u64) = (1, 0);

@@ -5,11 +5,12 @@
 //! ```
 
 use super::{Bench, Part, Row, fill, in_world, open, put, sync_dir};
+use granary_fs::Result;
 use granary_lab::LabError;
 use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::{OpenFlags, Posix, Process, Result};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 /// Flushes of an fsync that writes a log, and of one that finds nothing to write.
 const FLUSH: (u64, u64) = (1, 0);

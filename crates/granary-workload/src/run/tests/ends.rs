@@ -1,8 +1,8 @@
 use super::{LATENCY, MemFs, count, fails, one_process, one_thread, run, run_with};
 use crate::run::{Clients, Finish, Outcome, Phase, ProcessId, Progress, Run, RunOptions};
+use granary_fs::FsError;
 use granary_sim::World;
 use granary_units::Nanos;
-use granary_vfs::FsError;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

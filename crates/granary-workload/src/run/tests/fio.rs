@@ -132,7 +132,7 @@ fn an_engine_that_queues_keeps_its_depth_under_way() {
 #[test]
 fn an_error_ends_a_job_that_has_several_accesses_under_way() {
     let fs = MemFs::new(LATENCY);
-    fs.state().fail = Some(("fsync", 2, granary_vfs::FsError::NoSpace));
+    fs.state().fail = Some(("fsync", 2, granary_fs::FsError::NoSpace));
     let text = "[a]\nrw=write\nioengine=libaio\niodepth=4\nsize=400k\nfsync=3\n";
     let error = run_on(text, fs).map(drop).expect_err("it fails");
     assert!(error.is_no_space() && error.to_string().contains("job `a` failed: fsync /a.0.0"), "{error}");

@@ -3,12 +3,10 @@
 //! It has exactly the calls that the runner makes, takes a fixed virtual time per call, writes a log of calls, and can
 //! fail the n-th call of a name.
 
+use granary_fs::{Attr, Cred, FileKind, FsError, Ino, RenameFlags, Result, StatFs, Time};
 use granary_sim::sleep;
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{
-    Access, Attr, Cred, Dirent, Fd, FileKind, FsError, Ino, OpenFlags, Posix, RenameFlags, Result, SetTime,
-    Stat, StatFs, Time, Whence,
-};
+use granary_vfs::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

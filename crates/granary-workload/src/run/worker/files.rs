@@ -11,8 +11,9 @@ use crate::run::aio::Write as AioRequest;
 use crate::run::pool::{From, Opens, Picked, Pool, Wanted};
 use crate::run::setup::make_path;
 use crate::spec::{FileRef, Op, Value};
+use granary_fs::FsError;
 use granary_sim::now;
-use granary_vfs::{FsError, OpenFlags, Posix};
+use granary_vfs::{OpenFlags, Posix};
 
 /// Entries per `readdir`: glibc's 32 KiB buffer holds this many of Filebench's eight-digit names (32 bytes each).
 const DIRENTS: usize = 1024;

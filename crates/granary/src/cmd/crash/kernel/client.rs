@@ -2,11 +2,10 @@
 //! made.
 
 use super::log::Log;
+use granary_fs::{Allocate, Cred, RenameFlags, Result, SetXattr};
 use granary_papers::calibrate::KernelClient;
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Allocate, Cred, Dirent, Fd, OpenFlags, Posix, RenameFlags, Result, SetTime, SetXattr, Whence,
-};
+use granary_vfs::{Dirent, Fd, OpenFlags, Posix, SetTime, Whence};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -191,7 +190,7 @@ impl Posix for Client {
     fn mknod(
         &mut self,
         path: impl AsRef<[u8]>,
-        kind: granary_vfs::FileKind,
+        kind: granary_fs::FileKind,
         mode: u16,
         rdev: u32,
     ) -> Result<()> {

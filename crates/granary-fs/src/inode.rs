@@ -87,7 +87,7 @@ impl Inode {
 
     /// The file system's private part will be used soon: its lines are fetched into the processor's cache together.
     #[inline]
-    pub(crate) fn prefetch_private(&self) {
+    pub fn prefetch_private(&self) {
         /// Lines; what lies behind them can wait.
         const MOST: usize = 8;
         let first = Arc::as_ptr(&self.private).addr();

@@ -12,8 +12,8 @@
 
 mod table;
 
-use crate::error::Result;
 use granary_device::{DriveError, Port, Structure};
+use granary_fs::Result;
 use granary_sim::sync::Mutex;
 use granary_units::{Bytes, LINE_SIZE, Lpa, PAGE_SIZE, Page, prefetch, prefetch_at};
 use parking_lot::RwLock;

@@ -5,21 +5,20 @@
 //!   crates/granary-testbed/src/registry.rs a list of them               runs, mounts, images, reports, crash tests, soaks
 //! ```
 //!
-//! Options are tables of TOML outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash
+//! Options are [`Options`] outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash
 //! case. What they mean, their defaults and their ranges only the file system knows.
 
 use crate::checkpoints::{CheckpointCall, Checkpoints};
-use crate::config::VfsConfig;
-use crate::error::{FsError, Result};
+use crate::error::Result;
 use crate::fs::FileSystem;
+use crate::options::{Defaults, Options};
 use crate::repair::Repaired;
-use crate::vfs::Vfs;
 use granary_device::{Devices, Need, Role, Structure};
 use granary_units::{Bytes, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::sync::Arc;
-use toml::Table;
 
 /// A file system that can be run.
 pub struct FsEntry {
@@ -36,10 +35,9 @@ pub struct FsEntry {
     /// Its mount options; `None`: it has none.
     pub options: Option<OptionsEntry>,
     /// What it does every so often beside write-back, and how often: what a shorter run does not show.
-    pub periodic: fn(&Table) -> Option<(&'static str, Nanos)>,
-    /// Makes an empty file system on the devices. The table has the options of `mkfs`, as in a crash case; empty for the
-    /// defaults.
-    pub mkfs: fn(&Devices, &Table) -> Result<()>,
+    pub periodic: fn(&dyn Options) -> Option<(&'static str, Nanos)>,
+    /// Makes an empty file system on the devices, with the options of its `mkfs`.
+    pub mkfs: fn(&Devices, &dyn Options) -> Result<()>,
     /// Mounts it, recovering where needed.
     pub mount: fn(&Devices, &Mount<'_>) -> Result<Arc<dyn FileSystem>>,
     /// Mends it, unmounted (what is damaged may not mount); `None` where nobody has written that.
@@ -58,45 +56,24 @@ pub type AskCheckpoints = fn(&Devices, &Mount<'_>, CheckpointCall) -> Result<Che
 pub struct OptionsEntry {
     /// Its name, as in `[fs.ext4]`. Variants of one file system share it.
     pub section: &'static str,
-    /// Reads a section, which may be incomplete.
-    pub read: for<'de> fn(toml::Deserializer<'de>) -> std::result::Result<Section, toml::de::Error>,
+    /// Reads a section, which may be incomplete, and gives it back complete.
+    pub read: fn(&mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Complete>,
     /// What of a complete section is out of its range: the key, and what would be right.
-    pub refusal: fn(&Table) -> Option<(&'static str, String)>,
+    pub refusal: fn(&dyn Options) -> Option<(&'static str, String)>,
 }
 
-/// A complete section of options.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Section {
-    /// Every key with its value.
-    pub values: Table,
-    /// Keys that are left out because others say what their value is.
-    pub left_out: Vec<String>,
-}
+/// A complete section of options: every key with its value. A key that is left out because others say what its
+/// value is has none.
+pub type Complete = Box<dyn erased_serde::Serialize>;
 
-impl Section {
-    /// Reads options of the type `T`.
-    ///
-    /// # Errors
-    /// Unknown keys and wrong types, with their place in the text.
-    pub fn read<T: Serialize + DeserializeOwned>(
-        from: toml::Deserializer<'_>,
-    ) -> std::result::Result<Section, toml::de::Error> {
-        let options = T::deserialize(from)?;
-        let values = Table::try_from(&options).map_err(serde::de::Error::custom)?;
-        // JSON has a word for what is left out.
-        let json = serde_json::to_value(&options).map_err(serde::de::Error::custom)?;
-        let keys = json.as_object().into_iter().flatten();
-        let left_out = keys.filter(|(_, value)| value.is_null()).map(|(key, _)| key.clone()).collect();
-        Ok(Section { values, left_out })
-    }
-}
-
-/// Options from a table that was read before.
+/// Reads a section of the type `T`, as [`OptionsEntry::read`] does.
 ///
 /// # Errors
-/// `Corrupt` where the table is of something else: nobody can have read it.
-pub fn options<T: DeserializeOwned>(table: &Table) -> Result<T> {
-    T::deserialize(table.clone()).map_err(|e| FsError::Corrupt(format!("its options: {}", e.message())))
+/// Unknown keys and wrong types.
+pub fn complete<T: Serialize + DeserializeOwned + 'static>(
+    from: &mut dyn erased_serde::Deserializer<'_>,
+) -> erased_serde::Result<Complete> {
+    Ok(Box::new(erased_serde::deserialize::<T>(from)?))
 }
 
 /// Processors inside a drive on which a file system works (DevFS), and the drive's memory that it may take.
@@ -116,13 +93,13 @@ pub struct Inside {
 /// How to mount.
 pub struct Mount<'a> {
     /// The file system's own options: complete, or those that differ from the defaults.
-    pub options: &'a Table,
+    pub options: &'a dyn Options,
     /// Host memory for metadata blocks, beside the page cache.
     pub metadata_cache: Bytes,
     /// For a mount that changes nothing: file systems that know how do without what only changes need.
     pub read_only: bool,
-    /// What a stacked file system stands on.
-    pub lower: Option<Arc<Vfs>>,
+    /// What a stacked file system stands on: a mounted vfs, which `granary_vfs::below` knows.
+    pub lower: Option<Arc<dyn Any + Send + Sync>>,
     /// The drive's processors, for a file system that works there; `None`: one with the host's clock.
     pub inside: Option<Inside>,
 }
@@ -131,21 +108,10 @@ impl Mount<'_> {
     /// The file system's own options.
     ///
     /// # Errors
-    /// As [`options`].
+    /// As [`read`](trait.Options.html#method.read).
     pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
-        options(self.options)
+        self.options.read()
     }
-}
-
-/// How a lower layer of a stack is mounted.
-#[derive(Clone, Debug, Default)]
-pub struct Layer {
-    /// Its file system's own options.
-    pub options: Table,
-    /// Host memory for its metadata blocks.
-    pub metadata_cache: Bytes,
-    /// The vfs that the upper layer stands on, with its page cache.
-    pub vfs: VfsConfig,
 }
 
 impl FsEntry {
@@ -153,7 +119,7 @@ impl FsEntry {
     pub const fn new(
         name: &'static str,
         about: &'static str,
-        mkfs: fn(&Devices, &Table) -> Result<()>,
+        mkfs: fn(&Devices, &dyn Options) -> Result<()>,
         mount: fn(&Devices, &Mount<'_>) -> Result<Arc<dyn FileSystem>>,
     ) -> FsEntry {
         FsEntry {
@@ -176,49 +142,28 @@ impl FsEntry {
     ///
     /// # Errors
     /// The file systems'.
-    pub fn make(&self, devices: &Devices, options: &dyn Fn(&FsEntry) -> Result<Table>) -> Result<()> {
+    pub fn make(
+        &self,
+        devices: &Devices,
+        options: &dyn Fn(&FsEntry) -> Result<Box<dyn Options>>,
+    ) -> Result<()> {
         if let Some(below) = self.below {
             below.make(&ssd_of(devices), options)?;
         }
-        (self.mkfs)(devices, &options(self)?)
-    }
-
-    /// Mounts it, what is below first. `below`: how those are mounted.
-    ///
-    /// # Errors
-    /// The file systems'; nothing is mounted then.
-    pub fn bring_up(
-        &self,
-        devices: &Devices,
-        how: &Mount<'_>,
-        below: &dyn Fn(&FsEntry) -> Result<Layer>,
-    ) -> Result<Arc<dyn FileSystem>> {
-        let Some(under) = self.below else { return (self.mount)(devices, how) };
-        let layer = below(under)?;
-        let inside = how.inside.clone();
-        let own = Mount {
-            options: &layer.options,
-            metadata_cache: layer.metadata_cache,
-            // The upper layer may have to recover, which changes what is below. Whoever opens devices for reading gives ones that keep
-            // nothing, and refuses calls that change something at the top.
-            read_only: false,
-            lower: None,
-            inside: inside.clone(),
-        };
-        let fs = under.bring_up(&ssd_of(devices), &own, below)?;
-        let vfs = Vfs::mount(fs, layer.vfs)?;
-        let lower = Some(vfs.clone());
-        let mounted = (self.mount)(devices, &Mount { lower, inside, ..*how });
-        if mounted.is_err() {
-            // The upper one's error says more.
-            let _ = vfs.unmount();
-        }
-        mounted
+        (self.mkfs)(devices, &*options(self)?)
     }
 }
 
+/// No options of `mkfs` for any layer, as [`FsEntry::make`] takes them.
+///
+/// # Errors
+/// None.
+pub fn defaults(_layer: &FsEntry) -> Result<Box<dyn Options>> {
+    Ok(Box::new(Defaults))
+}
+
 /// The SSD alone: what is below in a stack leaves the rest to the upper one.
-fn ssd_of(devices: &Devices) -> Devices {
+pub fn ssd_of(devices: &Devices) -> Devices {
     let ssd = devices.drives().find(|(role, _)| *role == Role::Ssd);
     ssd.map_or_else(Devices::none, |(_, drive)| Devices::ssd(drive.clone()))
 }
@@ -281,12 +226,12 @@ impl CrashCase {
 }
 
 /// For file systems that do nothing every so often.
-pub fn nothing_periodic(_options: &Table) -> Option<(&'static str, Nanos)> {
+pub fn nothing_periodic(_options: &dyn Options) -> Option<(&'static str, Nanos)> {
     None
 }
 
 /// For options without ranges.
-pub fn nothing_refused(_options: &Table) -> Option<(&'static str, String)> {
+pub fn nothing_refused(_options: &dyn Options) -> Option<(&'static str, String)> {
     None
 }
 

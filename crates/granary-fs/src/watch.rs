@@ -44,7 +44,7 @@ pub(crate) fn watcher() -> Option<&'static dyn Watcher> {
 }
 
 /// Does what changes names.
-pub(crate) fn changing_names<T>(change: impl FnOnce() -> T) -> T {
+pub fn changing_names<T>(change: impl FnOnce() -> T) -> T {
     let Some(watcher) = watcher() else { return change() };
     watcher.begins(Changed::Names);
     let done = change();

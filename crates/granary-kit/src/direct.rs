@@ -7,7 +7,7 @@
 //!
 //! It does *not* know where a page lies: the file system reads and writes them.
 
-use crate::error::Result;
+use granary_fs::Result;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 
 const PAGE: u64 = PAGE_SIZE as u64;
