@@ -77,7 +77,7 @@ impl FsOptions {
             let Value::Table(section) = value else { return Err(format!("fs.{name} is a section")) };
             let text = toml::to_string(section).map_err(|e| e.to_string())?;
             let from = toml::Deserializer::parse(&text).map_err(|e| e.message().to_owned())?;
-            all.put(of, Section::read(of, from).map_err(|e| e.message().to_owned())?);
+            all.put(of, Section::read(of, from).map_err(|e| e.message)?);
         }
         Ok(all)
     }

@@ -13,7 +13,7 @@
 use crate::builtin::text;
 use crate::error::TestbedError;
 use crate::options::{self, FsOptions};
-use crate::section::Section;
+use crate::section::{Section, Wrong};
 use crate::testbed::{ELSEWHERE, Testbed};
 use serde::Deserialize;
 use toml::Spanned;
@@ -145,13 +145,19 @@ impl Sources {
         let mut testbed = Testbed::deserialize(toml::Deserializer::from(tree))
             .map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?;
         if let Some(fs) = fs {
-            self.options(fs, &mut testbed.fs)?;
+            self.options(fs, &keys, &mut testbed.fs)?;
         }
         Ok((testbed, Keys(keys)))
     }
 
     /// The sections of file systems, each read by whom it is for.
-    fn options(&self, fs: Spanned<DeValue<'_>>, out: &mut FsOptions) -> Result<(), TestbedError> {
+    fn options(
+        &self,
+        fs: Spanned<DeValue<'_>>,
+        keys: &[(String, usize)],
+        out: &mut FsOptions,
+    ) -> Result<(), TestbedError> {
+        let place = |path: &str| keys.iter().find(|(key, _)| key == path).map(|(_, at)| *at);
         let at = fs.span().start;
         let DeValue::Table(sections) = fs.into_inner() else {
             return Err(self.bad(Some(at), "fs holds sections, one for each file system"));
@@ -160,11 +166,15 @@ impl Sources {
             let at = name.span().start;
             let of = options::find(name.get_ref()).map_err(|e| self.bad(Some(at), &e))?;
             let span = section.span();
-            let DeValue::Table(keys) = section.into_inner() else {
+            let DeValue::Table(table) = section.into_inner() else {
                 return Err(self.bad(Some(at), &format!("fs.{} is a section", of.section)));
             };
-            let read = Section::read(of, toml::Deserializer::from(Spanned::new(span, keys)));
-            out.put(of, read.map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?);
+            let read = Section::read(of, toml::Deserializer::from(Spanned::new(span, table)));
+            let wrong = |e: Wrong| {
+                let place = place(&format!("fs.{}.{}", of.section, e.key)).unwrap_or(at);
+                self.bad(Some(place), &e.message)
+            };
+            out.put(of, read.map_err(wrong)?);
         }
         Ok(())
     }

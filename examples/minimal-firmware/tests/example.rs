@@ -42,8 +42,13 @@ fn a_file_system_is_made_on_it_and_mounted_again() {
         granary_ext4::EXT4.make(&devices, &granary_fs::entry::defaults).expect("mkfs");
         for word in [None, Some(7)] {
             let metadata_cache = Bytes::mib(1);
-            let how =
-                Mount { options: &granary_fs::Defaults, metadata_cache, read_only: false, lower: None, inside: None };
+            let how = Mount {
+                options: &granary_fs::Defaults,
+                metadata_cache,
+                read_only: false,
+                lower: None,
+                inside: None,
+            };
             let fs = (granary_ext4::EXT4.mount)(&devices, &how).expect("mounts");
             let vfs = Vfs::mount(fs, VfsConfig::default()).expect("mounts");
             let mut p = Process::new(vfs.clone(), Cred::ROOT);

@@ -2,8 +2,8 @@
 
 use crate::Minimal;
 use crate::tree::{ENTRY, Node, PIECE, ROOT, SIZE, Tree};
-use granary_units::Page;
 use granary_fs::*;
+use granary_units::Page;
 use std::sync::Arc;
 
 type Emit<'a> = dyn FnMut(DirEntry<'_>) -> bool + 'a;

@@ -77,7 +77,8 @@ fn a_wrong_set_says_what_would_be_right() {
     let said = message("writeback_intervall=3");
     assert!(said.contains("did you mean `ext4.writeback_interval` or `vfs.writeback_interval`? "), "{said}");
     assert!(message("syscall").contains("write KEY=VALUE"));
-    assert!(message("ext4.data=3").contains("ext4.data=3: unknown variant `3`, expected one of `ordered`"));
+    let said = message("ext4.data=3");
+    assert!(said.contains("ext4.data=3: unknown variant `3`, expected one of `ordered`"), "{said}");
     for (set, word) in [
         (
             "nand.read_ns=abc",
