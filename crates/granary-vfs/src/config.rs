@@ -29,12 +29,26 @@ pub enum Tracking {
     Xor,
 }
 
+/// Which pages leave a full page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Replacement {
+    /// Second chance, roughly what Linux's lists of active and inactive pages do.
+    #[default]
+    Clock,
+    /// 2Q (Johnson and Shasha, VLDB 1994): pages that were used once leave before those that came back.
+    #[serde(rename = "2q")]
+    TwoQueues,
+}
+
 /// Configuration of a [`crate::Vfs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VfsConfig {
     /// Page cache, in bytes of pages. 8 GiB.
     pub page_cache: Bytes,
+    /// Which pages leave when it is full.
+    pub replacement: Replacement,
     /// Dirty share of the page cache above which write-back starts at once, in percent. Linux's
     /// `vm.dirty_background_ratio`, 10.
     pub dirty_background_percent: u32,
@@ -81,6 +95,7 @@ impl Default for VfsConfig {
     fn default() -> VfsConfig {
         VfsConfig {
             page_cache: Bytes::gib(8),
+            replacement: Replacement::Clock,
             dirty_background_percent: 10,
             dirty_limit_percent: 20,
             dirty_expire: Nanos::from_secs(30),

@@ -27,8 +27,8 @@ mod stack;
 mod vfs;
 mod xattr;
 
-pub use cache::CacheStats;
-pub use config::{Atime, Tracking, VfsConfig};
+pub use cache::{Batch, CacheStats, Look, PageCache};
+pub use config::{Atime, Replacement, Tracking, VfsConfig};
 /// For the macros' expansions.
 #[doc(hidden)]
 pub use granary_fs as contract;

@@ -55,7 +55,7 @@ pub use readdir::DirStream;
 pub(crate) use node::NO_MAPPING;
 pub(crate) use rename::Side;
 
-use crate::cache::{CacheStats, PageCache};
+use crate::cache::{self, CacheStats, Gated, PageCache};
 use crate::config::VfsConfig;
 use effects::Effects;
 use granary_fs::{
@@ -77,7 +77,7 @@ pub struct Vfs {
     config: VfsConfig,
     features: Features,
     names: Arc<NameCache>,
-    pub(crate) cache: PageCache,
+    pub(crate) cache: Gated,
     root: NodeRef,
     /// Held while a rename involves more than one directory, or a directory is renamed: keeps the tree's shape.
     rename_lock: Mutex<()>,
@@ -103,6 +103,19 @@ impl Vfs {
     /// # Errors
     /// Where the root directory cannot be loaded.
     pub fn mount(fs: Arc<dyn FileSystem>, config: VfsConfig) -> Result<Arc<Vfs>> {
+        let cache = cache::make(&config);
+        Vfs::mount_with(fs, config, cache)
+    }
+
+    /// The same with a page cache of one's own.
+    ///
+    /// # Errors
+    /// As [`Vfs::mount`].
+    pub fn mount_with(
+        fs: Arc<dyn FileSystem>,
+        config: VfsConfig,
+        cache: Box<dyn PageCache>,
+    ) -> Result<Arc<Vfs>> {
         let mut features = fs.features();
         if features.cache.any() {
             features.max_file_size = features.max_file_size.min(MAX_CACHED_SIZE);
@@ -113,7 +126,7 @@ impl Vfs {
         let root = names.loaded(root, Some(Node::new(&names, root, loaded))).expect("the node given");
         root.set_parent(None);
         let vfs = Arc::new(Vfs {
-            cache: PageCache::new(&config),
+            cache: Gated::new(cache, &config),
             fs,
             config,
             features,
@@ -313,4 +326,14 @@ impl Drop for Vfs {
             drop(self.names.take(node.ino()));
         }
     }
+}
+
+/// Nodes of files that nobody has loaded, for tests of the page cache.
+#[cfg(test)]
+pub(crate) fn nodes(count: usize) -> Vec<Arc<Node>> {
+    use granary_fs::{Attr, FileKind, Ino, Loaded};
+    let home = NameCache::new(1, 1);
+    let attr = Attr::new(FileKind::File, 0o644, Time(0));
+    let node = |ino| Node::new(&home, Ino(ino), Loaded { attr, private: Arc::new(()) });
+    (1..=count as u64).map(node).collect()
 }

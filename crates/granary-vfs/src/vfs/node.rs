@@ -85,6 +85,11 @@ fn acl_bit(which: Which) -> u8 {
 }
 
 impl Node {
+    /// Tells it from every other node of its vfs, whenever that lived: unlike the inode number never used twice.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
     pub(super) fn new(home: &Arc<NameCache>, ino: Ino, loaded: Loaded) -> Arc<Node> {
         Arc::new(Node {
             kind: loaded.attr.kind,

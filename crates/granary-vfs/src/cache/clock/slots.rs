@@ -4,8 +4,9 @@
 //!   queue of dirty files:   head (dirty longest) <-> ... <-> tail, linked through the mappings
 //! ```
 
-use super::CacheStats;
 use super::mapping::{Mapping, NONE};
+use crate::cache::CacheStats;
+use crate::cache::change::Track;
 use crate::diff::changed_lines;
 use crate::vfs::{NO_MAPPING, Node};
 use granary_fs::Ino;
@@ -30,18 +31,6 @@ struct Slot {
     index: u32,
     mapping: u32,
     flags: u8,
-}
-
-/// How lines become dirty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Track {
-    /// They are.
-    Told,
-    /// Those that will differ from a duplicate taken now, if there is none yet; and `told`, whatever they will hold.
-    Duplicate {
-        /// These lines are.
-        told: u64,
-    },
 }
 
 /// A page as it was when it was clean, or when a mapping began to change it.
@@ -74,9 +63,6 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    #[cfg(test)]
-    pub(super) const SLOT_SIZE: usize = size_of::<Slot>();
-
     pub(super) fn new(capacity: usize) -> Slots {
         Slots {
             slots: Vec::new(),
@@ -421,5 +407,16 @@ impl Slots {
         let mut all: Vec<_> = self.mappings.iter().flatten().filter(busy).map(|m| (m.since, m.ino)).collect();
         all.sort();
         all.into_iter().map(|(_, ino)| ino).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The budget of the design: a paper-scale run caches two million pages.
+    #[test]
+    fn a_cached_page_costs_at_most_64_bytes_beyond_the_page() {
+        assert!(size_of::<Slot>() - size_of::<Page>() + 2 * size_of::<(u32, u32)>() <= 64);
     }
 }
