@@ -46,6 +46,10 @@ fn a_command_that_needs_more_memory_than_there_is_says_so_and_what_to_do() {
     let dir = tempfile::tempdir().expect("a directory");
     let image = dir.path().join("img");
     let image = image.to_str().expect("UTF-8");
+    // A drive is made before the first line is read.
+    let trace = dir.path().join("trace.blkparse");
+    std::fs::write(&trace, "").expect("writes");
+    let trace = trace.to_str().expect("UTF-8");
     for (args, advice) in [
         (&["drive", "bench", "--rw", "randread", "--testbed", "orchfs"][..], "--set blocks_per_plane="),
         (
@@ -53,7 +57,20 @@ fn a_command_that_needs_more_memory_than_there_is_says_so_and_what_to_do() {
             "--set blocks_per_plane=",
         ),
         (&["run", "varmail", "--scale", "0.001", "--fs", "nova", "--testbed", "orchfs"], "of memory"),
+        (&["run", "varmail", "--scale", "0.001", "--fs", "ext4,f2fs", "--jobs", "2"], "--jobs 1"),
         (&["mkfs", image, "--fs", "ext4", "--size", "900GiB"], "--size"),
+        (&["mount", "ram:ext4", image, "--size", "900GiB"], "--set blocks_per_plane="),
+        (&["export", "ram:", image, "--size", "900GiB"], "--set blocks_per_plane="),
+        (
+            &["drive", "replay", trace, "--format", "blkparse", "--testbed", "orchfs"],
+            "--set blocks_per_plane=",
+        ),
+        (&["testbed", "measure", "orchfs"], "--set blocks_per_plane="),
+        (&["reproduce", "spfs", "--figure", "mapping"], "of memory"),
+        (&["reproduce", "bytefs", "--figure", "6"], "--set blocks_per_plane="),
+        (&["calibrate", "--reference"], "--set blocks_per_plane="),
+        (&["crash", "--fs", "ext4", "--jobs", "2", "--points", "1"], "--jobs 1"),
+        (&["crash", "--fs", "nova@nvm", "--jobs", "1", "--points", "1"], "more memory"),
     ] {
         let out = granary().args(args).env("GRANARY_MEMORY", "25MiB").assert().code(2).get_output().clone();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
