@@ -125,7 +125,7 @@ pub fn run(kind: Kind, args: &Args) -> Result<u64, String> {
     match kind {
         Kind::Fs => {
             outln!("  cargo run --release -- run varmail --fs {name},ext4 --scale 0.001");
-            outln!("  cargo run --release -- crash --fs {name} --time 60");
+            outln!("  cargo run --release -- crash --fs {name},{name}@volatile --time 60");
         }
         Kind::Drive => {
             outln!("  cargo run --release -- drive bench --firmware {name} --rw randwrite");

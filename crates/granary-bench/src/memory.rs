@@ -104,6 +104,11 @@ impl Need {
         Need { touched: self.touched.saturating_mul(n), reserved: self.reserved.saturating_mul(n) }
     }
 
+    /// Whether there is so much.
+    pub fn fits(self, limits: &Limits) -> bool {
+        self.must_fit("", limits, |_| String::new()).is_ok()
+    }
+
     /// The peak of a process that has such devices, bytes, if it writes little.
     pub fn peak(self) -> Bytes {
         Bytes(self.touched + PROGRAM)

@@ -214,13 +214,14 @@ fn tell(record: &Record, seconds: f64, speed: &Speed) {
 pub(super) fn fit_together(experiments: &[Experiment], jobs: usize) -> Result<(), LabError> {
     let need = |e: &Experiment| Ok(e.testbed.memory_for(registry::find(&e.fs)?)?);
     let needs = experiments.iter().take(jobs).map(need).collect::<Result<Vec<Need>, LabError>>()?;
-    // One alone says best itself what to do.
-    if needs.len() < 2 {
+    let limits = Limits::here()?;
+    // One that does not fit alone says itself what to do.
+    if needs.len() < 2 || !needs.iter().all(|need| need.fits(&limits)) {
         return Ok(());
     }
     let what = format!("running {} file systems at the same time", needs.len());
     let all = needs.into_iter().fold(Need::default(), Need::and);
-    Ok(all.must_fit(&what, &Limits::here()?, |_| "run fewer (--jobs 1)".to_owned())?)
+    Ok(all.must_fit(&what, &limits, |_| "run fewer (--jobs 1)".to_owned())?)
 }
 
 /// Runs all experiments, up to `jobs` at a time, each on its own OS thread; in the order of the experiments the records of

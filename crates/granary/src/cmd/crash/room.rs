@@ -23,10 +23,11 @@ pub(super) fn largest(targets: &[Arc<dyn Target>]) -> Need {
 /// There is not so much memory; what to do.
 pub(super) fn must_fit(devices: Need, jobs: u64) -> Result<(), Failure> {
     let what = format!("{jobs} worker{} of `granary crash`", if jobs == 1 { "" } else { "s" });
-    let need = devices.times(2 * jobs);
-    need.must_fit(&what, &Limits::here()?, |_| match jobs {
-        1 => "give it more memory; GRANARY_MEMORY=SIZE says that there is more".to_owned(),
-        _ => "take fewer (--jobs 1); GRANARY_MEMORY=SIZE says that there is more".to_owned(),
+    // A worker's runs begin with a copy.
+    let (one, limits) = (devices.times(2), Limits::here()?);
+    one.times(jobs).must_fit(&what, &limits, |_| {
+        let way = if one.fits(&limits) { "take fewer (--jobs 1)" } else { "give it more memory" };
+        format!("{way}; GRANARY_MEMORY=SIZE says that there is more")
     })?;
     Ok(())
 }
