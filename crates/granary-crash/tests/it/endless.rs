@@ -7,6 +7,7 @@ use granary_units::{Lpa, Page};
 use granary_vfs::{FileSystem, FsError, VfsConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A file system that from some mount on reads one page again and again, or asks for nothing.
@@ -103,6 +104,12 @@ fn endless(reads: bool) -> (Arc<Endless>, Explorer) {
 
 const FEW: Effort = Effort { anywhere: 2, in_steps: 0, linear: false, draws: 1, exhaustive: false };
 
+/// Does something on a thread of this machine.
+#[allow(clippy::disallowed_methods, reason = "what does not end stands outside virtual time")]
+fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    std::thread::spawn(work)
+}
+
 /// What somebody with a clock is told; then it ends.
 #[allow(
     clippy::disallowed_methods,
@@ -125,7 +132,7 @@ fn told_of(endless: &Endless, is: impl Fn(&Failure) -> bool) -> Failure {
 #[test]
 fn a_recovery_that_asks_for_nothing_is_the_longest_life() {
     let (endless, explorer) = endless(false);
-    let run = std::thread::spawn(move || explorer.run(0, &FEW));
+    let run = beside(move || explorer.run(0, &FEW));
     let failure = told_of(&endless, |failure| !failure.path.0.is_empty());
     assert!(failure.evidence[0].contains("it has not ended"), "{failure}");
     let told = run.join().expect("a report");
@@ -148,7 +155,7 @@ fn an_mkfs_that_asks_for_nothing_is_told_of() {
     first.makes.store(0, Relaxed);
     let run = {
         let endless = Arc::clone(&first);
-        std::thread::spawn(move || explorer(&endless).err())
+        beside(move || explorer(&endless).err())
     };
     let failure = told_of(&first, |failure| &*failure.stage == "mkfs");
     assert!(failure.evidence[0].contains("it has not ended"), "{failure}");
@@ -157,7 +164,7 @@ fn an_mkfs_that_asks_for_nothing_is_told_of() {
         let endless = calm("mkfs without an end", false);
         let explorer = explorer(&endless).expect("sound");
         endless.makes.store(left, Relaxed);
-        let run = std::thread::spawn(move || explorer.making(0));
+        let run = beside(move || explorer.making(0));
         let failure = told_of(&endless, |failure| &*failure.stage == stage);
         assert_eq!(failure.path.0.len() as u64, left, "{failure}");
         assert!(!run.join().expect("a report").failures.is_empty());

@@ -2,7 +2,6 @@
 
 use assert_cmd::Command;
 use granary_bench::memory::{Need, Use};
-use granary_crash::Target as _;
 use granary_testbed::Testbed;
 use granary_testbed::registry::{self, FILE_SYSTEMS};
 use granary_units::Bytes;
