@@ -95,8 +95,8 @@ impl Kind {
                 before("crates/granary-testbed/Cargo.toml", "granary-trace.workspace", known),
                 Edit {
                     file: "crates/granary-testbed/src/registry.rs",
-                    old: "\n    granary_pmfs::PMFS,\n".to_owned(),
-                    new: format!("\n    granary_pmfs::PMFS,\n    {krate}::ENTRY,\n"),
+                    old: "\n];\n\n/// What comes before".to_owned(),
+                    new: format!("\n    {krate}::ENTRY,\n];\n\n/// What comes before"),
                 },
             ]),
             Kind::Drive => edits.extend([
