@@ -129,7 +129,7 @@ pub fn run(kind: Kind, args: &Args) -> Result<(), String> {
     match kind {
         Kind::Fs => {
             println!("  cargo run --release -- run varmail --fs {name},ext4 --scale 0.001");
-            println!("  cargo run --release -- crash --fs {name} --time 60");
+            println!("  cargo run --release -- crash --fs {name},{name}@volatile --time 60");
         }
         Kind::Drive => {
             println!("  cargo run --release -- drive bench --firmware {name} --rw randwrite");

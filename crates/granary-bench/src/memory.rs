@@ -47,6 +47,8 @@ pub struct Use {
 impl Use {
     /// A new drive with content.
     pub const NEW: Use = Use { precondition: Precondition::None, content: true };
+    /// A new drive without.
+    pub const EMPTY: Use = Use { content: false, ..Use::NEW };
 }
 
 /// Memory that is needed for certain.
@@ -94,6 +96,17 @@ impl Need {
     pub fn and(self, other: Need) -> Need {
         let sum = |a: u64, b: u64| a.saturating_add(b);
         Need { touched: sum(self.touched, other.touched), reserved: sum(self.reserved, other.reserved) }
+    }
+
+    /// Of so many of these devices.
+    #[must_use]
+    pub fn times(self, n: u64) -> Need {
+        Need { touched: self.touched.saturating_mul(n), reserved: self.reserved.saturating_mul(n) }
+    }
+
+    /// Whether there is so much.
+    pub fn fits(self, limits: &Limits) -> bool {
+        self.must_fit("", limits, |_| String::new()).is_ok()
     }
 
     /// The peak of a process that has such devices, bytes, if it writes little.

@@ -26,6 +26,7 @@
 mod aim;
 mod erring;
 mod fewer;
+mod fewer_errors;
 mod film;
 mod kept;
 mod kind;
@@ -47,7 +48,7 @@ pub use life::panic_text;
 pub use loss::{Loss, Lost};
 pub use minimise::Minimal;
 pub use place::{At, Path, Phase, Place};
-pub use report::{Coverage, Damages, Failure, Report};
+pub use report::{Coverage, Damages, Errors, Failure, Report};
 pub use run::Effort;
 
 use crate::deadline::Deadline;
@@ -255,6 +256,7 @@ impl Explorer {
     }
 
     fn format(&self, machine: &mut Machine, seed: u64) -> Result<(), Failure> {
+        let _watched = self.watched("mkfs", seed, &Path::default());
         machine.faults.show_less(self.load.leaves_room());
         let made = life::format(machine, &self.target);
         machine.faults.show_less(false);
@@ -262,6 +264,7 @@ impl Explorer {
     }
 
     fn live(&self, machine: Machine, seed: u64, mission: Mission) -> (Machine, Outcome) {
+        let _watched = self.watched("a life", seed, &Path::default());
         let life = Life {
             target: Arc::clone(&self.target),
             load: Arc::clone(&self.load),
@@ -274,9 +277,9 @@ impl Explorer {
         life.live(machine)
     }
 
-    /// The life at `path` begins; it is told of should it not end.
-    fn watched(&self, seed: u64, path: &Path) -> Watched {
-        let failure = self.failure(seed, "a life".to_owned(), Vec::new());
+    /// A life at `path` begins, or mkfs: it is told of should it not end.
+    fn watched(&self, what: &str, seed: u64, path: &Path) -> Watched {
+        let failure = self.failure(seed, what.to_owned(), Vec::new());
         Watched::over(Failure { path: path.clone(), ..failure })
     }
 

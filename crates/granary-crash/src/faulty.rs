@@ -19,7 +19,7 @@
 mod errors;
 mod given;
 
-pub(crate) use errors::{MetadataErrors, WriteErrors, is_made};
+pub(crate) use errors::{Choice, MetadataErrors, Nth, WriteErrors, is_made};
 pub(crate) use given::Given;
 
 use granary_device::{Chain, Command, Devices, Drive, DriveError, DriveInfo, Role, Streamed, Structure};
@@ -230,6 +230,10 @@ impl Faulty {
         Given { pages: Some((pages.start, pages.end - pages.start)), ..self.given(name) }
     }
 
+    fn loads(&self, at: ByteAddr, len: usize, what: Structure) -> Given {
+        Given { what: Some(what), ..self.given_bytes("load", at, len) }
+    }
+
     fn command(&self, command: &Command<'_>) -> Given {
         let given = self.given(name_of(command));
         match command {
@@ -275,7 +279,7 @@ impl Drive for Faulty {
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
-        self.faults.read_fails(what)?;
+        self.faults.read_fails(what, || self.loads(at, out.len(), what))?;
         self.faults.reads(self.role, pages_of(at, out.len()))?;
         self.inner.load(now, at, out, what)
     }
@@ -288,7 +292,7 @@ impl Drive for Faulty {
         out: &mut [Page],
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        self.faults.read_fails(what)?;
+        self.faults.read_fails(what, || self.loads(at, len, what))?;
         self.faults.reads(self.role, pages_of(at, len))?;
         self.inner.load_pages(now, at, len, out, what)
     }
@@ -303,7 +307,8 @@ impl Drive for Faulty {
         what: Structure,
     ) -> Chain {
         let unreadable = |(lpa, count): &(Lpa, usize)| {
-            let readable = self.faults.read_fails(what);
+            let given = || self.loads(ByteAddr(lpa.0 * PAGE_SIZE as u64), count * PAGE_SIZE, what);
+            let readable = self.faults.read_fails(what, given);
             readable.and_then(|()| self.faults.reads(self.role, lpa.0..lpa.0 + *count as u64)).err()
         };
         // Runs before the first that cannot be read are as ever.
@@ -356,7 +361,7 @@ impl Drive for Faulty {
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         let given = self.command(&command);
         let pages = given.pages.map_or(0..0, |(first, count)| first..first + count);
-        let fails = self.faults.change_fails(&command);
+        let fails = self.faults.change_fails(&command, given);
         let writes = match &command {
             Command::Write { what, .. } => Some(*what),
             Command::Vendor(own) => own.writes().map(|(.., what)| what),
@@ -367,7 +372,7 @@ impl Drive for Faulty {
         }
         match &command {
             Command::Read { what, .. } => {
-                self.faults.read_fails(*what)?;
+                self.faults.read_fails(*what, || given)?;
                 self.faults.reads(self.role, pages)?;
             }
             Command::Trim { .. } => self.faults.trims(self.role, pages),

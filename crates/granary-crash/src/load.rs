@@ -159,7 +159,9 @@ where
             })
         })
         .collect();
-    tasks.into_iter().try_for_each(|task| task.join())
+    // All of them, also where one has failed: a client that is left would race with those of the next round.
+    let ended: Vec<Result<(), String>> = tasks.into_iter().map(granary_sim::JoinHandle::join).collect();
+    ended.into_iter().collect()
 }
 
 /// Makes a directory for each of `n` clients; with `synced` they are durable.

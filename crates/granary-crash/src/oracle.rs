@@ -124,6 +124,11 @@ impl Promises {
         self
     }
 
+    /// Whether a call failed of which nobody can say what it has left, so that nothing can be compared.
+    pub(crate) fn is_astray(&self) -> bool {
+        self.0.lock().astray
+    }
+
     /// Keeps the calls, to tell them.
     pub(crate) fn with_story(self) -> Promises {
         self.with(|m| m.story = Some(Story::default()));

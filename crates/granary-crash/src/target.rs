@@ -73,6 +73,11 @@ pub trait Target: Send + Sync {
         false
     }
 
+    /// The SSD and the NVM DIMMs of its devices, for who asks how much memory they take.
+    fn configs(&self) -> (Option<DriveConfig>, Option<DimmConfig>) {
+        (None, None)
+    }
+
     /// How an image keeps it.
     ///
     /// # Errors
@@ -271,11 +276,10 @@ impl Case {
         c
     }
 
-    fn ssd(&self) -> Arc<dyn Drive> {
-        let config = self.ssd_config();
+    fn ssd(&self, config: &DriveConfig) -> Arc<dyn Drive> {
         match self.drive {
-            Some(drive) => Arc::new(drive.make(&config).expect("a valid drive")),
-            None => Arc::new(Mssd::new(&config).expect("a valid drive")),
+            Some(drive) => Arc::new(drive.make(config).expect("a valid drive")),
+            None => Arc::new(Mssd::new(config).expect("a valid drive")),
         }
     }
 
@@ -298,13 +302,12 @@ impl Target for Case {
     }
 
     fn devices(&self, _seed: u64) -> Devices {
-        let mut devices = Devices::none();
-        if self.needs(Role::Ssd) {
-            devices = devices.with(Role::Ssd, self.ssd());
+        let (mut devices, (ssd, nvm)) = (Devices::none(), self.configs());
+        if let Some(ssd) = ssd {
+            devices = devices.with(Role::Ssd, self.ssd(&ssd));
         }
-        if self.needs(Role::Nvm) {
-            devices =
-                devices.with(Role::Nvm, Arc::new(Dimm::new(&dimm_config(self.on)).expect("a valid DIMM")));
+        if let Some(nvm) = nvm {
+            devices = devices.with(Role::Nvm, Arc::new(Dimm::new(&nvm).expect("a valid DIMM")));
         }
         devices
     }
@@ -348,6 +351,11 @@ impl Target for Case {
 
     fn cuts_are_finished(&self) -> bool {
         self.case.cuts_are_finished
+    }
+
+    fn configs(&self) -> (Option<DriveConfig>, Option<DimmConfig>) {
+        let ssd = self.needs(Role::Ssd).then(|| self.ssd_config());
+        (ssd, self.needs(Role::Nvm).then(|| dimm_config(self.on)))
     }
 
     fn on_image(&self) -> Result<OnImage, String> {

@@ -1,7 +1,7 @@
-//! [`longest`]: which life has been under way for too long, for somebody with a clock of this machine.
+//! [`longest`]: which life, or mkfs, has been under way for too long, for somebody with a clock of this machine.
 //!
 //! ```text
-//!   worker    Watched::over(failure) ── a life: mount, load, check ── dropped
+//!   worker    Watched::over(failure) ── a life: mount, load, check; or mkfs ── dropped
 //!   monitor         longest(5 min) -> the failure, with its replay line
 //! ```
 //!

@@ -46,6 +46,19 @@ impl Testbed {
         Ok(if fs.is_some_and(|fs| fs.needs.contains(&Need::Inside)) { ssd.from_inside() } else { ssd })
     }
 
+    /// The memory that new devices for a file system take.
+    ///
+    /// # Errors
+    /// The testbed lacks one.
+    pub fn memory_for(&self, fs: &FsEntry) -> Result<memory::Need, TestbedError> {
+        self.roles_for(fs)?.into_iter().try_fold(memory::Need::default(), |all, role| {
+            Ok(all.and(match role {
+                Role::Ssd => memory::Need::of_ssd(&self.ssd_for(Some(fs))?, memory::Use::NEW),
+                Role::Nvm => memory::Need::of_nvm(self.nvm()?),
+            }))
+        })
+    }
+
     /// New devices for a file system: those that it needs. `ssd` makes the SSD.
     ///
     /// # Errors

@@ -15,9 +15,8 @@ use crate::error::TestbedError;
 use crate::testbed::Testbed;
 use granary_bench::BenchError;
 use granary_bench::job::{Job, Pattern};
-use granary_bench::{Bench, bench::Measured};
+use granary_bench::{Bench, bench::Measured, memory};
 use granary_device::Drive;
-use granary_mssd::Mssd;
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page};
 use nvm::Nvm;
@@ -315,7 +314,7 @@ fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(
         return Ok(match what {
             What::Nvm(nvm) => {
                 let config = testbed.device.nvm.as_ref().ok_or_else(|| drive(&"there is no NVM"))?;
-                (nvm.measure(config)?, "one call after the other".to_owned())
+                (nvm.measure(&testbed.name, config)?, "one call after the other".to_owned())
             }
             What::Unaligned16k => (unaligned::ratio(testbed, 16 << 10)?, "reads, copy, write".to_owned()),
             What::Unaligned1m => (unaligned::ratio(testbed, 1 << 20)?, "reads, copy, write".to_owned()),
@@ -324,7 +323,7 @@ fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(
                 (bytes, format!("granary testbed check {name}"))
             }
             _ => {
-                let d = Mssd::without_data(testbed.ssd()?).map_err(|e| drive(&e))?;
+                let d = memory::ssd(&testbed.name, testbed.ssd()?, memory::Use::EMPTY)?;
                 d.power_fail(Nanos::ZERO, &mut Stream::new(1, "measure"));
                 let ready = d.power_on(Nanos::ZERO).map_err(|e| drive(&e))?;
                 (ready.0 as f64, "a power failure".to_owned())
@@ -338,7 +337,7 @@ fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(
         command += " --warm";
     }
     if last.as_ref().is_none_or(|(c, _)| *c != command) {
-        let d = Mssd::without_data(testbed.ssd()?).map_err(|e| drive(&e))?;
+        let d = memory::ssd(&testbed.name, testbed.ssd()?, memory::Use::EMPTY)?;
         d.fill(Lpa(0), size.0 / PAGE_SIZE as u64, |_| Page::ZERO).map_err(|e| drive(&e))?;
         let jobs = [Job {
             name: rw.to_owned(),

@@ -16,14 +16,18 @@
 use super::life::{self, Machine};
 use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
-use super::{Explorer, Failure, Report};
-use crate::faulty::MetadataErrors;
+use super::{Errors, Explorer, Failure, Report};
+use crate::faulty::{Choice, Given, MetadataErrors, Nth};
 use crate::load::Clients;
+use crate::oracle::Story;
+use crate::recorded::{Calls, Tape};
 use crate::watch::Watched;
 use granary_device::Devices;
 use granary_fs::Caller;
 use granary_sim::rng::Stream;
 use granary_vfs::Vfs;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 /// Tries of one run.
@@ -35,11 +39,37 @@ const GOES_ON: u64 = 4;
 
 /// How a try ends.
 #[derive(Clone, Copy)]
-enum End {
+pub(super) enum End {
     Unmount,
     /// The drive is well before.
     Well,
     PowerOff,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            End::Unmount => "the file system is unmounted, then the drive is well",
+            End::Well => "the drive is well, then the file system is unmounted",
+            End::PowerOff => "the power fails, then the drive is well",
+        })
+    }
+}
+
+/// A try that was made.
+pub(super) struct Tried {
+    pub(super) end: End,
+    /// Commands that failed.
+    pub(super) failed: Vec<(Nth, Given)>,
+    /// Where somebody wants to hear it.
+    pub(super) story: Option<Story>,
+    pub(super) ended: Result<Errors, Failure>,
+}
+
+impl Tried {
+    fn ended(ended: Result<Errors, Failure>) -> Tried {
+        Tried { end: End::PowerOff, failed: Vec::new(), story: None, ended }
+    }
 }
 
 impl Explorer {
@@ -53,18 +83,35 @@ impl Explorer {
         let mut report = Report::default();
         for n in (0..TRIES).take_while(|_| !over()) {
             report.points += 1;
-            match self.try_errors(seed, n) {
-                Ok(met) => report.coverage.errors += met,
-                Err(failure) => report.failures.push(failure),
+            match self.attempt(seed, n, None, None).ended {
+                Ok(met) => report.coverage.errors.add(&met),
+                Err(failure) => {
+                    report.coverage.errors.tries += 1;
+                    report.failures.push(failure);
+                }
             }
         }
         report
     }
 
-    /// Does a try of run `seed` once more.
-    pub(super) fn erring_again(&self, seed: u64, place: Place) -> Result<(), Failure> {
+    /// Does a try of run `seed` once more; where calls are named, with these alone and the commands that fail behind them.
+    pub(super) fn erring_again(&self, seed: u64, place: Place) -> Tried {
+        let n = match self.number_of_try(seed, place) {
+            Ok(n) => n,
+            Err(failure) => return Tried::ended(Err(failure)),
+        };
+        let Some(short) = &self.short else { return self.attempt(seed, n, None, None) };
+        let calls = &short.calls;
+        let whole = Tape::default();
+        self.attempt(seed, n, Some(&whole), Some(calls.failing()));
+        let tape = Tape::playing(&Arc::new(whole.take()), Calls::clone(calls));
+        self.attempt(seed, n, Some(&tape), Some(calls.failing()))
+    }
+
+    /// The number of the try at a place.
+    pub(super) fn number_of_try(&self, seed: u64, place: Place) -> Result<u64, Failure> {
         match place.at {
-            At::Before(n) if n < TRIES => self.try_errors(seed, n).map(drop),
+            At::Before(n) if n < TRIES => Ok(n),
             _ => {
                 let what = format!("'{place}' is no try: i0- to i{}- are", TRIES - 1);
                 Err(self.failure(seed, "replay".into(), vec![what]))
@@ -72,8 +119,14 @@ impl Explorer {
         }
     }
 
-    /// One try. Says how many commands failed.
-    fn try_errors(&self, seed: u64, n: u64) -> Result<u64, Failure> {
+    /// One try, of which calls are recorded or left out; `failing`: the commands that fail, where not those that were drawn.
+    pub(super) fn attempt(
+        &self,
+        seed: u64,
+        n: u64,
+        tape: Option<&Tape>,
+        failing: Option<&BTreeSet<Nth>>,
+    ) -> Tried {
         let path =
             Path::default().then(Place { phase: Phase::Erring, at: At::Before(n), draw: 0, listed: false });
         let fail = |stage: &str, evidence: Vec<String>| {
@@ -82,23 +135,29 @@ impl Explorer {
         };
         let _watched = Watched::over(fail("a life", Vec::new()));
         let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
-            return Err(self.no_copy(seed));
+            return Tried::ended(Err(self.no_copy(seed)));
         };
         let mut random = Stream::new(seed, &format!("errors of metadata {n}"));
-        let errors = self.errors_of_metadata(&mut random);
-        let allowed = errors.left;
+        let mut errors = self.errors_of_metadata(&mut random);
+        if let Some(failing) = failing {
+            errors.choice = Choice::These(failing.clone());
+        }
         let end = [End::Unmount, End::Well, End::PowerOff][random.below(3) as usize];
-        let promises = Machine::promises(&*self.target).with_writes_that_fail();
+        let mut promises = Machine::promises(&*self.target).with_writes_that_fail();
+        if self.tells {
+            promises = promises.with_story();
+        }
         let mut machine = Machine::of(raw, promises, self.made_at);
         machine.devices.answer_late(self.late(seed));
         let mission = Mission { seed: random.next_u64(), ..Mission::calm(0, false) };
-        let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
+        let (target, load, tape) = (Arc::clone(&self.target), Arc::clone(&self.load), tape.cloned());
         let (devices, faults, promises) =
             (machine.devices.clone(), Arc::clone(&machine.faults), machine.promises.clone());
         let (done, at) = life::in_world(&machine, &self.target, &mission, None, move || {
             let fs = target.mount(&devices).map_err(|e| vec![format!("mount: {e}")])?;
             let vfs = Vfs::mount(fs, target.vfs()).map_err(|e| vec![format!("vfs mount: {e}")])?;
-            let clients = Clients::new(Arc::clone(&vfs), promises).with_room(&devices);
+            tape.iter().for_each(|tape| tape.counts(&faults));
+            let clients = Clients::new(Arc::clone(&vfs), promises).with_room(&devices).on_tape(tape);
             faults.fail_metadata(Some(errors));
             for round in 0..ROUNDS {
                 let mut random = Stream::new(seed.wrapping_add(round as u64), load.name());
@@ -107,13 +166,22 @@ impl Explorer {
                 let _ = vfs.sync(&Caller::KERNEL);
             }
             drop(clients);
-            let healed = if let End::Well = end { Some(faults.fail_metadata(None)) } else { None };
+            if let End::Well = end {
+                faults.heal();
+            }
             if !matches!(end, End::PowerOff) {
                 let _ = vfs.unmount();
             }
-            Ok(allowed - healed.unwrap_or_else(|| faults.fail_metadata(None)))
+            Ok(())
         });
-        let met = life::settled(done, |met| met).map_err(|evidence| fail("a run", evidence))?;
+        let failed = machine.faults.fail_metadata(None);
+        let mut tried = Tried { end, failed, story: machine.promises.story(), ended: Ok(Errors::default()) };
+        if let Err(evidence) = life::settled(done, |done: Result<(), Vec<String>>| done) {
+            tried.ended = Err(fail("a run", evidence));
+            return tried;
+        }
+        let (commands, not_compared) = (tried.failed.len() as u64, u64::from(machine.promises.is_astray()));
+        tried.ended = Ok(Errors { tries: 1, commands, not_compared });
         machine.now = at;
         machine.devices.power_fail(at, &mut random);
         let mission = Mission {
@@ -121,10 +189,10 @@ impl Explorer {
             seed: random.next_u64(),
             ..Mission::calm(ROUNDS, true)
         };
-        match self.live(machine, seed, mission).1 {
-            Outcome::Wrong { stage, evidence } => Err(fail(&format!("{stage} behind a run"), evidence)),
-            _ => Ok(met),
+        if let Outcome::Wrong { stage, evidence } = self.live(machine, seed, mission).1 {
+            tried.ended = Err(fail(&format!("{stage} behind a run"), evidence));
         }
+        tried
     }
 
     /// Draws which commands fail: one alone, a few or all from an instant on, in the load or soon.
@@ -132,13 +200,12 @@ impl Explorer {
         let kinds = random.below(3);
         let many = self.extent.commands * u64::from(ROUNDS);
         let magnitude = random.below(u64::from(many.ilog2()) + 1);
-        MetadataErrors {
-            writes: kinds != 1,
-            reads: kinds != 0,
+        let choice = Choice::Drawn {
             spared: random.below(1 << magnitude),
             one_in: 1 << random.below(5),
             left: [1, 1, 4, u64::MAX][random.below(4) as usize],
             random: Stream::new(random.next_u64(), "errors of metadata"),
-        }
+        };
+        MetadataErrors::new(kinds != 1, kinds != 0, choice)
     }
 }

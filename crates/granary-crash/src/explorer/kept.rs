@@ -43,6 +43,11 @@ impl Explorer {
             Some(Phase::Damaged | Phase::Repair) => {
                 return Err("damaged media led to it, and only what a power failure left can be kept".into());
             }
+            Some(Phase::Erring) => {
+                return Err(
+                    "failed commands led to it, and only what a power failure left can be kept".into()
+                );
+            }
             Some(_) => {}
         }
         let before = (self.short.take(), self.loss.take());

@@ -151,7 +151,7 @@ fn words(fate: &Fate, holds: &BTreeMap<DevicePage, Structure>, kept: bool) -> St
 }
 
 /// The fewest of `items` with which `fails` says yes, as far as leaving out parts finds them; with all of them it does.
-fn fewest<T: Copy>(items: &[T], fails: &mut dyn FnMut(&[T]) -> bool) -> Vec<T> {
+pub(super) fn fewest<T: Copy>(items: &[T], fails: &mut dyn FnMut(&[T]) -> bool) -> Vec<T> {
     let mut best = items.to_vec();
     if !best.is_empty() && fails(&[]) {
         return Vec::new();

@@ -76,6 +76,7 @@ impl Explorer {
 
     /// Makes the file system once; the images of that, and what went wrong although the power stayed on.
     pub(super) fn images_of_making(&self, seed: u64, wanted: Wanted) -> (Vec<Image>, Result<(), Failure>) {
+        let _watched = self.watched("mkfs", seed, &Path::default());
         let new = || self.target.devices(seed);
         let devices = self.kept_devices().unwrap_or_else(new);
         let machine = Machine::of(devices, Machine::promises(&*self.target), Nanos::ZERO);
@@ -119,6 +120,7 @@ impl Explorer {
         before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
         let path = Path::default().then(place);
+        let _watched = self.watched("what a power failure in mkfs left", seed, &path);
         let Some(devices) = self.second(&image.devices) else { return Ok(()) };
         let loss = self.loss_of(0, 1, loss);
         let fates = lose_as(&devices, image.now, &place, survival(seed, &path), loss);

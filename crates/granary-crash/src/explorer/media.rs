@@ -158,6 +158,7 @@ impl Explorer {
         let Some(raw) = self.made.as_ref().and_then(Devices::fork) else {
             return Err(self.no_copy(seed));
         };
+        let _watched = self.watched("a life", seed, &Path::default());
         let mut promises = Machine::promises(&*self.target);
         if self.tells {
             promises = promises.with_story();
@@ -205,7 +206,7 @@ impl Explorer {
         let media = Media { devices: &raw, faults: &machine.faults, before, between, now: rest.now };
         let path =
             Path::default().then(Place { phase: Phase::Damaged, at: At::Before(n), draw: 0, listed: false });
-        let _watched = self.watched(seed, &path);
+        let _watched = self.watched("a life", seed, &path);
         let fail = |stage: &str, evidence: Vec<String>| {
             let failure = self.failure(seed, format!("{stage}, {damage}"), evidence);
             Failure { path: path.clone(), ..failure }

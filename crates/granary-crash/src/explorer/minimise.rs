@@ -7,7 +7,8 @@
 //!
 //! This is delta debugging. It ends where no single call can be left out, or where the time is over. The place moves with the calls, and so
 //! does what the devices are left with; kind.rs says which failures count as the same. Power failures of a path are left out before
-//! (fewer.rs); those that stay are where they were. Damages of media have a search of their own (media.rs).
+//! (fewer.rs); those that stay are where they were. Damages of media and errors of metadata have searches of their own (media.rs,
+//! fewer_errors.rs).
 //! It costs nothing where no failure is: only a failure that somebody asks for is minimised.
 
 use super::film::Places;
@@ -69,6 +70,7 @@ impl Explorer {
             // There is no call: the command is told.
             Phase::Making => self.in_words(failure, failure.clone(), &[], 0),
             Phase::Damaged => self.minimise_damage(failure, over),
+            Phase::Erring => self.minimise_errors(failure, over),
             _ => self.minimise_run(&self.fewer_cuts(failure, over), over),
         }
     }
@@ -115,7 +117,7 @@ impl Explorer {
 }
 
 /// Why a failure is not minimised.
-const AGAIN: &str = "it does not come again";
+pub(super) const AGAIN: &str = "it does not come again";
 
 /// Whether the run fails in which these calls alone are made.
 type Fails<'a> = dyn Fn(&[Begun], &dyn Fn() -> bool) -> Option<Hit> + 'a;

@@ -26,8 +26,19 @@ pub struct Coverage {
     pub bytes: u64,
     /// Damages of media.
     pub damages: Damages,
-    /// Commands for metadata that failed.
-    pub errors: u64,
+    /// Errors of metadata.
+    pub errors: Errors,
+}
+
+/// Tries in which commands for metadata fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// Tries.
+    pub tries: u64,
+    /// Commands that failed in them.
+    pub commands: u64,
+    /// Of the tries: those in which nobody can say what a failed call has left, so that nothing was compared.
+    pub not_compared: u64,
 }
 
 /// The outcomes of damages of media: each has one of these.
@@ -56,7 +67,15 @@ impl Coverage {
         self.files += other.files;
         self.bytes += other.bytes;
         self.damages.add(&other.damages);
-        self.errors += other.errors;
+        self.errors.add(&other.errors);
+    }
+}
+
+impl Errors {
+    pub(super) fn add(&mut self, other: &Errors) {
+        self.tries += other.tries;
+        self.commands += other.commands;
+        self.not_compared += other.not_compared;
     }
 }
 

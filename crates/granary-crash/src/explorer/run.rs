@@ -170,7 +170,7 @@ impl Explorer {
                 return self.cut_again(seed, path, &images, self.loss.as_ref(), before);
             }
             [place, ..] if place.phase == Phase::Damaged => return self.damaged_again(seed, path).1,
-            [place] if place.phase == Phase::Erring => return self.erring_again(seed, place),
+            [place] if place.phase == Phase::Erring => return self.erring_again(seed, place).ended.map(drop),
             _ => {}
         }
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
@@ -252,7 +252,7 @@ impl Explorer {
         let Some(raw) = self.devices_of_run() else {
             return (Err(self.no_copy(seed)), Vec::new());
         };
-        let _watched = self.watched(seed, &Path::default());
+        let _watched = self.watched("a life", seed, &Path::default());
         let errors = self.errors(seed);
         let mut promises = Machine::promises(&*self.target);
         if errors.is_some() {
@@ -298,7 +298,7 @@ impl Explorer {
         wanted: Places,
         report: &mut Report,
     ) -> Result<Vec<Image>, Failure> {
-        let _watched = self.watched(seed, path);
+        let _watched = self.watched("a life", seed, path);
         let mut random = Stream::new(seed, &format!("life behind {path}"));
         let mission = Mission {
             jitter: jitter(&mut random),

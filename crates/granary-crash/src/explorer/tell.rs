@@ -24,7 +24,15 @@ impl Explorer {
     /// Does a failure once more with a story; `None` where it has no place in a run or does not come again.
     pub(super) fn tale(&mut self, failure: &Failure) -> Option<Tale> {
         self.tells = true;
-        if failure.path.0.first().is_some_and(|place| place.phase == Phase::Damaged) {
+        let first = failure.path.0.first().copied();
+        if let Some(place) = first.filter(|place| place.phase == Phase::Erring) {
+            let told = self.erring_again(failure.seed, place);
+            self.tells = false;
+            let mut until = told.story?;
+            until.cut(told.end.to_string());
+            return Some(Tale { whole: until.clone(), until, again: told.ended.err()? });
+        }
+        if first.is_some_and(|place| place.phase == Phase::Damaged) {
             let (story, again) = self.damaged_again(failure.seed, &failure.path);
             self.tells = false;
             let until = story?;

@@ -1,6 +1,8 @@
 //! [`Calls`]: calls of a run by number, as text: `1.3,1.7-9,2.4` is the third call of client 1, its calls 7 to 9, and the fourth of client 2;
-//! `none` is no call at all.
+//! `none` is no call at all. In a try of errors of metadata `1.7!2!5` is a call, and the second and the fifth command for metadata behind its
+//! beginning fail; `!3` is the third before all calls.
 
+use crate::faulty::Nth;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +14,12 @@ pub(crate) struct CallId {
     pub(crate) nth: u32,
 }
 
-/// Calls of a run.
+/// Calls of a run, and commands that fail behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Calls(BTreeSet<CallId>);
+pub struct Calls {
+    calls: BTreeSet<CallId>,
+    failing: BTreeSet<Nth>,
+}
 
 /// The text of no call.
 const NONE: &str = "none";
@@ -24,41 +29,63 @@ const LONGEST: u32 = 1 << 20;
 impl Calls {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.calls.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.calls.is_empty()
     }
 
     pub(crate) fn contains(&self, call: CallId) -> bool {
-        self.0.contains(&call)
+        self.calls.contains(&call)
+    }
+
+    /// Commands for metadata that fail.
+    pub(crate) fn failing(&self) -> &BTreeSet<Nth> {
+        &self.failing
+    }
+
+    /// The same calls, and these commands fail.
+    pub(crate) fn with_failing(self, failing: impl IntoIterator<Item = Nth>) -> Calls {
+        Calls { failing: failing.into_iter().collect(), ..self }
+    }
+
+    /// Numbers of the commands that fail behind a call, or before all.
+    fn behind(&self, after: Option<CallId>) -> impl Iterator<Item = u64> + '_ {
+        let first = Nth { after, n: 0 };
+        self.failing.range(first..).take_while(move |nth| nth.after == after).map(|nth| nth.n)
     }
 }
 
 impl FromIterator<CallId> for Calls {
     fn from_iter<I: IntoIterator<Item = CallId>>(calls: I) -> Calls {
-        Calls(calls.into_iter().collect())
+        Calls { calls: calls.into_iter().collect(), failing: BTreeSet::new() }
     }
 }
 
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str(NONE);
-        }
-        let mut calls = self.0.iter().peekable();
         let mut comma = "";
+        self.behind(None).try_for_each(|n| write!(f, "{}!{n}", std::mem::replace(&mut comma, ",")))?;
+        if self.calls.is_empty() {
+            return write!(f, "{comma}{NONE}");
+        }
+        let fails = |call: CallId| self.behind(Some(call)).next().is_some();
+        let mut calls = self.calls.iter().peekable();
         while let Some(&CallId { client, nth }) = calls.next() {
             let mut last = nth;
-            while calls.next_if_eq(&&CallId { client, nth: last + 1 }).is_some() {
+            let next = |last| CallId { client, nth: last + 1 };
+            while !fails(CallId { client, nth: last })
+                && calls.next_if(|call| **call == next(last) && !fails(**call)).is_some()
+            {
                 last += 1;
             }
             write!(f, "{comma}{client}.{nth}")?;
             if last > nth {
                 write!(f, "-{last}")?;
             }
+            self.behind(Some(CallId { client, nth })).try_for_each(|n| write!(f, "!{n}"))?;
             comma = ",";
         }
         Ok(())
@@ -77,12 +104,27 @@ impl FromStr for Calls {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Calls, String> {
-        if text == NONE {
-            return Ok(Calls::default());
-        }
         let wrong = || format!("'{text}' are no calls: write client.call, for example 1.3,1.7-9,2.4");
-        let ranges = text.split(',').map(range).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
-        Ok(ranges.into_iter().flatten().collect())
+        let mut all = Calls::default();
+        for part in text.split(',') {
+            let mut numbers = part.split('!');
+            let named = numbers.next().unwrap_or_default();
+            let calls: Vec<CallId> = match named {
+                "" if part.starts_with('!') => Vec::new(),
+                NONE => Vec::new(),
+                named => range(named).ok_or_else(wrong)?.collect(),
+            };
+            let numbers: Vec<u64> =
+                numbers.map(|n| n.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+            // Behind which of several calls it is nobody could say.
+            if !numbers.is_empty() && (calls.len() > 1 || named == NONE) {
+                return Err(wrong());
+            }
+            let after = calls.last().copied();
+            all.failing.extend(numbers.into_iter().map(|n| Nth { after, n }));
+            all.calls.extend(calls);
+        }
+        Ok(all)
     }
 }
 
@@ -92,11 +134,13 @@ mod tests {
 
     #[test]
     fn calls_are_read_back_from_their_text() {
-        for text in ["none", "1.3", "1.3,1.7-9,2.4", "1.1-2,2.3"] {
+        for text in ["none", "1.3", "1.3,1.7-9,2.4", "1.1-2,2.3", "!2,!9,1.1-2,1.3!1!7,1.4-5", "!2,none"] {
             assert_eq!(text.parse::<Calls>().expect("calls").to_string(), text);
         }
         assert_eq!("2.4,1.2,1.1".parse::<Calls>().expect("calls").to_string(), "1.1-2,2.4");
-        for wrong in ["", "1", "1.", "1.3-2", "1.0", "a.1", "1.1,", "1.1-4000000000"] {
+        for wrong in
+            ["", "1", "1.", "1.3-2", "1.0", "a.1", "1.1,", "1.1-4000000000", "1.1-2!3", "1.1!", "none!1"]
+        {
             assert!(wrong.parse::<Calls>().is_err(), "{wrong}");
         }
     }

@@ -113,6 +113,7 @@ impl Tape {
     pub(super) fn begins(&self, call: CallId, name: &'static str) {
         let mut state = self.0.lock();
         let commands = state.faults.as_ref().map_or(0, |faults| faults.commands());
+        state.faults.iter().for_each(|faults| faults.call_begins(call));
         state.begun.push(Begun { call, name, commands });
     }
 

@@ -1,7 +1,6 @@
 //! [`OnImage`]: how an image keeps a target: which file system it is, its devices, and how it is mounted.
 
-use super::{Case, dimm_config, table};
-use granary_device::Role;
+use super::{Case, Target, table};
 use granary_fs::{FsEntry, FsError};
 use granary_mssd::DriveConfig;
 use granary_pmem::DimmConfig;
@@ -29,8 +28,7 @@ impl Case {
             ));
         }
         let host = self.host().map_err(|e| e.to_string())?;
-        let ssd = self.needs(Role::Ssd).then(|| self.ssd_config());
-        let nvm = self.needs(Role::Nvm).then(|| dimm_config(self.on));
+        let (ssd, nvm) = self.configs();
         Ok(OnImage { fs: self.fs.name, ssd, nvm, host })
     }
 

@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub enum Lie {
     /// `fsync` does nothing.
     Fsync,
+    /// `fsync` never tells of an error.
+    Swallow,
     /// `sync` does nothing.
     Sync,
     /// A rename to a free name in another directory: a second name, and some time later no first one.
@@ -91,6 +93,10 @@ impl Data for Liar {
     fn fsync(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
         match self.lie {
             Lie::Fsync => Ok(()),
+            Lie::Swallow => {
+                let _ = self.inner.fsync(call, inode, data_only);
+                Ok(())
+            }
             lie => self.inner.fsync(call, inode, data_only || lie == Lie::Times),
         }
     }

@@ -4,8 +4,9 @@
 mod patches;
 
 use granary_crash::target;
+use granary_fs::FsEntry;
 use granary_lab::registry::FILE_SYSTEMS;
-use patches::{PLACE, Plant, check, in_order, list};
+use patches::{FIRST, PLACE, Plant, check, in_order, list};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ fn root() -> PathBuf {
 fn all() -> Vec<(Plant, String)> {
     let place = root().join(PLACE);
     let plants = list(&place).expect("a list");
-    let patches = in_order(&place, &plants).split_off(1);
+    let patches = in_order(&place, &plants).split_off(FIRST.len());
     let text = |path: &PathBuf| fs::read_to_string(path).expect("a patch");
     plants.into_iter().zip(patches.iter().map(text)).collect()
 }
@@ -62,7 +63,7 @@ fn an_entry_without_a_patch_and_a_patch_without_an_entry_are_refused() {
         format!("[[plant]]\nname = '{name}'\nbug = 'It.'\nclass = 'B3'\ntargets = ['ext4']\nby = 'crash'\n")
     };
     let write = |file: &str, text: String| fs::write(place.path().join(file), text).expect("writes");
-    write("000-switch.patch", String::new());
+    FIRST.iter().for_each(|name| write(&format!("{name}.patch"), String::new()));
     write("a.patch", String::new());
     write("plants.toml", entry("a"));
     assert_eq!(list(place.path()).map(|plants| plants.len()), Ok(1));
@@ -86,7 +87,9 @@ fn every_planted_bug_is_behind_a_switch_of_its_own_name_alone() {
 
 #[test]
 fn the_targets_of_every_planted_bug_exist() {
-    let names = target::names(FILE_SYSTEMS);
+    // 001-example.patch puts it among them.
+    static EXAMPLE: &[FsEntry] = &[granary_example::ENTRY];
+    let names = [target::names(FILE_SYSTEMS), target::names(EXAMPLE)].concat();
     for (plant, _) in all() {
         let unknown = plant.targets.iter().find(|target| !names.contains(target));
         assert_eq!(unknown, None, "{}: choose from {}", plant.name, names.join(", "));

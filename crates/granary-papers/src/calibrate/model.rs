@@ -1,11 +1,11 @@
 //! Our side: granary-ext4 under a load in virtual time.
 
 use super::{Edge, Load, SETS, Traffic};
+use granary_bench::memory;
 use granary_device::{Drive, LinkTraffic, Port};
 use granary_ext4::{DataMode, JournalShare, JournalStats, MkfsOptions, MountOptions};
 use granary_fs::Cred;
 use granary_lab::LabError;
-use granary_mssd::Mssd;
 use granary_sim::{World, WorldConfig, now, sleep, sleep_until};
 use granary_testbed::Testbed;
 use granary_units::{Bytes, Nanos};
@@ -44,7 +44,7 @@ fn measure(
     let failed = |stage: &'static str| LabError::fs("ext4", stage);
     let mut config = testbed.ssd()?.clone();
     config.flash = config.flash.with_capacity(size);
-    let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).map_err(|e| LabError::run("ext4", "mkfs", e))?);
+    let drive: Arc<dyn Drive> = Arc::new(memory::ssd(&testbed.name, &config, memory::Use::NEW)?);
     granary_ext4::mkfs(&Port::new(drive.clone()), &MkfsOptions::default()).map_err(failed("mkfs"))?;
     let options = MountOptions {
         commit_interval: COMMIT,

@@ -9,10 +9,11 @@ pub mod nilfs2;
 
 use comfy_table::Cell;
 use granary_bench::columns::{grid, group, right};
+use granary_bench::memory::{self, Limits};
 use granary_device::{Drive, Port, Structure};
 use granary_fs::{Cred, FileSystem, FsError, Result};
 use granary_lab::LabError;
-use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_mssd::{DriveConfig, Mode};
 use granary_sim::{World, sleep};
 use granary_units::{Bytes, Nanos, PAGE_SIZE, Payload};
 use granary_vfs::{Fd, OpenFlags, Posix, Process, Vfs, VfsConfig};
@@ -77,6 +78,8 @@ impl Row {
 /// # Errors
 /// A file system failed.
 pub fn rows() -> std::result::Result<Vec<Row>, LabError> {
+    // Behind this the drives are made among calls of file systems, whose errors have no place for it.
+    memory::ssd_fits("bytefs-emulator", &drive_config(), memory::Use::NEW, &Limits::here()?)?;
     let mut rows = ext4::rows()?;
     rows.extend(f2fs::rows()?);
     rows.extend(nilfs2::rows()?);
@@ -120,10 +123,16 @@ struct Bench {
     rows: Vec<Row>,
 }
 
-fn drive(size: Bytes) -> Result<Port> {
+/// The drive that was measured.
+fn drive_config() -> DriveConfig {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
-    config.flash = config.flash.with_capacity(size);
-    let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).map_err(|e| FsError::Corrupt(e.to_string()))?);
+    config.flash = config.flash.with_capacity(Bytes::gib(8));
+    config
+}
+
+fn drive() -> Result<Port> {
+    let drive = memory::ssd("bytefs-emulator", &drive_config(), memory::Use::NEW);
+    let drive: Arc<dyn Drive> = Arc::new(drive.map_err(|e| FsError::Corrupt(e.to_string()))?);
     Ok(Port::new(drive))
 }
 

@@ -19,9 +19,9 @@ mod plan;
 
 use super::plan::Plan;
 use super::study::{Alone, Study};
+use granary_bench::memory;
 use granary_device::Port;
 use granary_lab::LabError;
-use granary_pmem::Dimm;
 use granary_sim::World;
 use granary_spfs::exthash::Form;
 use granary_spfs::mapping::{Structure, measure, size_for};
@@ -79,7 +79,7 @@ fn mapping(plan: &Plan<'_>) -> Result<Alone, LabError> {
         (Structure::ExtentHash(Form::Carved), ["extents: insert", "extents: lookup", "extents: memory"]),
         (Structure::BlockHash, ["blocks: insert", "blocks: lookup", "blocks: memory"]),
     ] {
-        let dimm = Dimm::new(&config).map_err(|e| failed(&e))?;
+        let dimm = memory::nvm(&small.name, &config)?;
         let port = Port::new(Arc::new(dimm));
         let measured =
             World::default().run(move || measure(&port, structure, files)).map_err(|e| failed(&e))?;

@@ -3,9 +3,9 @@
 //! Loops of direct calls: the time from the call to its completion is the DIMM's alone, no host is in it.
 
 use crate::error::TestbedError;
-use granary_bench::BenchError;
+use granary_bench::{BenchError, memory};
 use granary_device::{Drive, DriveError, Streamed, Structure};
-use granary_pmem::{Dimm, DimmConfig};
+use granary_pmem::DimmConfig;
 use granary_sim::on_behalf;
 use granary_units::{ByteAddr, Bytes, Nanos, PAGE_SIZE, Page, Payload, TxId};
 
@@ -47,7 +47,7 @@ impl Nvm {
     }
 
     /// Bytes, nanoseconds or bytes per second.
-    pub(super) fn measure(self, config: &DimmConfig) -> Result<f64, TestbedError> {
+    pub(super) fn measure(self, testbed: &str, config: &DimmConfig) -> Result<f64, TestbedError> {
         let failed =
             |e: &dyn std::fmt::Display| -> TestbedError { BenchError::run("NVM", "measure", e).into() };
         if self == Nvm::Capacity {
@@ -55,7 +55,7 @@ impl Nvm {
         }
         // The part that the loops touch; bandwidths and latencies do not depend on the rest.
         let part = Bytes((LINES * 4096).max(CORES * EACH)).0.min(config.pages() * 4096);
-        let dimm = Dimm::new(&config.clone().with_capacity(Bytes(part))).map_err(|e| failed(&e))?;
+        let dimm = memory::nvm(testbed, &config.clone().with_capacity(Bytes(part)))?;
         let done = match self {
             Nvm::Capacity => return Ok(0.0),
             Nvm::LoadRandom => mean(|n, now| {

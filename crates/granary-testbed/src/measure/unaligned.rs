@@ -9,7 +9,7 @@
 
 use crate::error::TestbedError;
 use crate::testbed::Testbed;
-use granary_bench::BenchError;
+use granary_bench::{BenchError, memory};
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_mssd::Mssd;
 use granary_sim::rng::Stream;
@@ -29,8 +29,7 @@ pub fn ratio(testbed: &Testbed, bytes: usize) -> Result<f64, TestbedError> {
     let ssd = testbed.ssd()?;
     let pages = bytes / PAGE_SIZE;
     let room = (WRITES * 2 * (pages as u64 + 64)).min(ssd.pages() / 2);
-    let mean = |unaligned: bool| -> Result<f64, DriveError> {
-        let drive = Mssd::without_data(ssd).map_err(|e| DriveError::Failed(e.to_string()))?;
+    let mean = |drive: Mssd, unaligned: bool| -> Result<f64, DriveError> {
         drive.fill(Lpa(0), room, |_| Page::ZERO)?;
         let (mut random, mut now, mut all) = (Stream::new(1, "unaligned writes"), Nanos::ZERO, 0);
         for _ in 0..WRITES {
@@ -44,7 +43,8 @@ pub fn ratio(testbed: &Testbed, bytes: usize) -> Result<f64, TestbedError> {
         }
         Ok(all as f64 / WRITES as f64)
     };
-    Ok(mean(true).map_err(|e| failed(&e))? / mean(false).map_err(|e| failed(&e))?)
+    let new = || memory::ssd(&testbed.name, ssd, memory::Use::EMPTY);
+    Ok(mean(new()?, true).map_err(|e| failed(&e))? / mean(new()?, false).map_err(|e| failed(&e))?)
 }
 
 fn write(

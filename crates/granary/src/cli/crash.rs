@@ -116,8 +116,8 @@ pub struct CrashArgs {
     /// Runs at a time; one for each core of this machine where left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Seconds of this machine's clock after which a life (mount, load, checks) is told as a failure; the
-    /// program ends then
+    /// Seconds of this machine's clock after which a life (mount, load, checks), or mkfs, is told as a
+    /// failure; the program ends then
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub patience: u64,
     /// Stop at the first failure

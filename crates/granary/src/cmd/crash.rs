@@ -5,6 +5,7 @@
 
 mod keep;
 mod kernel;
+mod room;
 mod told;
 mod watch;
 
@@ -15,9 +16,7 @@ use crate::progress::Fraction;
 use comfy_table::Table;
 use granary_bench::drives::DRIVES;
 use granary_crash::target::{by_name, by_name_on, names, names_on};
-use granary_crash::{
-    Campaign, Coverage, Damages, ENDING, Explorer, LOADS, Load, Report, Tally, Target, load_by_name,
-};
+use granary_crash::{Campaign, Coverage, ENDING, Explorer, LOADS, Load, Report, Tally, Target, load_by_name};
 use granary_testbed::registry::FILE_SYSTEMS;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,6 +48,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     }
     watch::watch(args);
     let targets = targets(&args.fs)?;
+    room::must_fit(room::largest(&targets), jobs(args))?;
     let loads = loads(&args.load)?;
     if let Some(path) = &args.keep_image {
         keep::is_possible(path, &targets)?;
@@ -129,6 +129,15 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
             // A failure that was found is one, however little was looked at.
             Err(if found == 0 { stopped } else { Failure::found(stopped.to_string()) })
         }
+    }
+}
+
+/// Runs at a time.
+fn jobs(args: &CrashArgs) -> u64 {
+    let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    match &args.replay {
+        Some(_) => 1,
+        None => args.jobs.map_or_else(cores, u64::from),
     }
 }
 
@@ -260,7 +269,6 @@ fn explore(
     loads: &[Arc<dyn Load>],
     stop: &Stop,
 ) -> Vec<Tally> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let time = args.time.map(|time| Duration::from_nanos(time.0));
     let campaign = Campaign {
         effort: args.mode.effort(),
@@ -272,7 +280,7 @@ fn explore(
         time: time
             .or((args.points.is_none() && !loads.iter().all(|load| load.runs().is_some()))
                 .then_some(USUAL_TIME)),
-        jobs: args.jobs.map_or(cores, usize::from),
+        jobs: jobs(args) as usize,
         stop: args.stop,
         interrupted: stop.flag(),
     };
@@ -324,6 +332,7 @@ fn print(tallies: &[Tally]) {
     }
     outln!("{table}");
     print_damages(tallies);
+    print_errors(tallies);
     let steps = steps(tallies);
     if !steps.is_empty() {
         let mut table = Table::new();
@@ -338,21 +347,40 @@ fn print(tallies: &[Tally]) {
 
 /// The outcomes of damaged media, for each file system.
 fn print_damages(tallies: &[Tally]) {
+    let columns = ["damaged media", "damages", "told", "nothing wrong", "content alone", "silent", "repairs"];
+    print_of_each(tallies, columns, |coverage| {
+        let d = coverage.damages;
+        [d.all(), d.told, d.harmless, d.content, d.silent, d.repaired]
+    });
+}
+
+/// The tries in which commands for metadata failed, for each file system.
+fn print_errors(tallies: &[Tally]) {
+    print_of_each(tallies, ["errors of metadata", "tries", "commands failed", "not compared"], |coverage| {
+        let e = coverage.errors;
+        [e.tries, e.commands, e.not_compared]
+    });
+}
+
+/// A table of numbers of each file system that has any: the first column is its name.
+fn print_of_each<const COLUMNS: usize, const NUMBERS: usize>(
+    tallies: &[Tally],
+    columns: [&str; COLUMNS],
+    numbers: impl Fn(&Coverage) -> [u64; NUMBERS],
+) {
     let mut all: BTreeMap<&str, Coverage> = BTreeMap::new();
-    for tally in tallies.iter().filter(|tally| tally.report.coverage.damages != Damages::default()) {
+    for tally in tallies {
         all.entry(&tally.fs).or_default().add(&tally.report.coverage);
     }
+    all.retain(|_, coverage| numbers(coverage) != [0; NUMBERS]);
     if all.is_empty() {
         return;
     }
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING);
-    let columns = ["damaged media", "damages", "told", "nothing wrong", "content alone", "silent", "repairs"];
     table.set_header(columns);
     for (fs, coverage) in all {
-        let d = coverage.damages;
-        let numbers = [d.all(), d.told, d.harmless, d.content, d.silent, d.repaired];
-        table.add_row([fs.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())));
+        table.add_row([fs.to_owned()].into_iter().chain(numbers(&coverage).map(|n| n.to_string())));
     }
     outln!("\n{table}");
 }
@@ -378,6 +406,10 @@ fn json(tallies: &[Tally], told: &[Told]) -> serde_json::Value {
                 "told": t.report.coverage.damages.told, "harmless": t.report.coverage.damages.harmless,
                 "content": t.report.coverage.damages.content, "silent": t.report.coverage.damages.silent,
                 "repaired": t.report.coverage.damages.repaired,
+            },
+            "errors": {
+                "tries": t.report.coverage.errors.tries, "commands": t.report.coverage.errors.commands,
+                "not_compared": t.report.coverage.errors.not_compared,
             },
             "in_recovery": t.report.coverage.in_recovery, "files": t.report.coverage.files, "bytes": t.report.coverage.bytes,
             "failures": t.report.failures.iter().map(failure).collect::<Vec<_>>(),

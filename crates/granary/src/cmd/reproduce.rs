@@ -3,7 +3,7 @@
 use crate::cli::ReproduceArgs;
 use crate::cmd::interrupt::{self, Stop};
 use crate::cmd::results::Outputs;
-use crate::cmd::run::{all_until, ended};
+use crate::cmd::run::{all_until, ended, fit_together};
 use crate::failure::Failure;
 use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
@@ -112,6 +112,7 @@ fn made(
     let experiments: Vec<Experiment> = planned.iter().map(|p| p.experiment.clone()).collect();
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     if !experiments.is_empty() {
+        fit_together(&experiments, args.jobs)?;
         let (records, errors) = all_until(&experiments, args.jobs, Some(stop.flag()));
         failed = errors;
         // Of those that failed there is no record; the others are in the order of the plan.

@@ -6,6 +6,7 @@ use crate::cmd::results;
 use crate::failure::Failure;
 use crate::progress::Bars;
 use crate::speed::Speed;
+use granary_bench::memory::{Limits, Need};
 use granary_lab::LabError;
 use granary_lab::experiment::{Experiment, Origin};
 use granary_lab::record::Record;
@@ -65,6 +66,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         .collect();
     // A file system may be measured while another is still set up.
     stop.measuring();
+    fit_together(&experiments, args.jobs)?;
     let (records, failed) = all_until(&experiments, args.jobs, Some(stop.flag()));
     let mut json = String::new();
     for r in &records {
@@ -202,6 +204,24 @@ fn tell(record: &Record, seconds: f64, speed: &Speed) {
         record.ended_by,
         speed.sentence()
     );
+}
+
+/// Whether there is memory for the devices of those that begin at the same time. Each looks for its own, too, when it makes them;
+/// but the others may not have taken theirs yet.
+///
+/// # Errors
+/// There is not so much memory; what to do.
+pub(super) fn fit_together(experiments: &[Experiment], jobs: usize) -> Result<(), LabError> {
+    let need = |e: &Experiment| Ok(e.testbed.memory_for(registry::find(&e.fs)?)?);
+    let needs = experiments.iter().take(jobs).map(need).collect::<Result<Vec<Need>, LabError>>()?;
+    let limits = Limits::here()?;
+    // One that does not fit alone says itself what to do.
+    if needs.len() < 2 || !needs.iter().all(|need| need.fits(&limits)) {
+        return Ok(());
+    }
+    let what = format!("running {} file systems at the same time", needs.len());
+    let all = needs.into_iter().fold(Need::default(), Need::and);
+    Ok(all.must_fit(&what, &limits, |_| "run fewer (--jobs 1)".to_owned())?)
 }
 
 /// Runs all experiments, up to `jobs` at a time, each on its own OS thread; in the order of the experiments the records of

@@ -26,6 +26,18 @@ fn a_sound_file_system_ends_with_0_and_a_table_of_what_was_looked_at() {
 }
 
 #[test]
+fn tries_with_errors_of_metadata_are_counted_and_those_that_were_not_compared() {
+    let args = ["--fs", "nilfs2", "--load", "torture", "--points", "30", "--mode", "errors"];
+    let (out, _) = crash(&args, 0);
+    assert!(out.contains("errors of metadata") && out.contains("not compared"), "{out}");
+    let (out, _) = crash(&[&args[..], &["--json"]].concat(), 0);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let number = |key: &str| json["pairs"][0]["errors"][key].as_u64().expect("a number");
+    assert!(number("tries") >= 12 && number("commands") > 0, "{json}");
+    assert!(number("not_compared") <= number("tries"), "{json}");
+}
+
+#[test]
 fn what_there_is_not_is_refused_with_what_there_is() {
     let (_, err) = crash(&["--fs", "ext5", "--points", "1"], 2);
     assert!(err.contains("no file system 'ext5'") && err.contains("ext4"), "{err}");

@@ -1,6 +1,9 @@
 //! Commands that make devices say how much memory they take, and refuse what there is no memory for.
 
 use assert_cmd::Command;
+use granary_bench::memory::{Need, Use};
+use granary_testbed::Testbed;
+use granary_testbed::registry::{self, FILE_SYSTEMS};
 use granary_units::Bytes;
 
 fn granary() -> Command {
@@ -46,6 +49,13 @@ fn a_command_that_needs_more_memory_than_there_is_says_so_and_what_to_do() {
     let dir = tempfile::tempdir().expect("a directory");
     let image = dir.path().join("img");
     let image = image.to_str().expect("UTF-8");
+    let there = dir.path().join("mnt");
+    std::fs::create_dir(&there).expect("made");
+    let there = there.to_str().expect("UTF-8");
+    // A drive is made before the first line is read.
+    let trace = dir.path().join("trace.blkparse");
+    std::fs::write(&trace, "").expect("writes");
+    let trace = trace.to_str().expect("UTF-8");
     for (args, advice) in [
         (&["drive", "bench", "--rw", "randread", "--testbed", "orchfs"][..], "--set blocks_per_plane="),
         (
@@ -54,11 +64,42 @@ fn a_command_that_needs_more_memory_than_there_is_says_so_and_what_to_do() {
         ),
         (&["run", "varmail", "--scale", "0.001", "--fs", "nova", "--testbed", "orchfs"], "of memory"),
         (&["mkfs", image, "--fs", "ext4", "--size", "900GiB"], "--size"),
+        (&["mount", "ram:ext4", there, "--size", "900GiB"], "--set blocks_per_plane="),
+        (&["export", "ram:", there, "--size", "900GiB"], "--set blocks_per_plane="),
+        (
+            &["drive", "replay", trace, "--format", "blkparse", "--testbed", "orchfs"],
+            "--set blocks_per_plane=",
+        ),
+        (&["testbed", "measure", "orchfs"], "--set blocks_per_plane="),
+        (&["reproduce", "spfs", "--figure", "mapping"], "of memory"),
+        (&["reproduce", "bytefs", "--figure", "6"], "--set blocks_per_plane="),
+        (&["calibrate", "--reference"], "--set blocks_per_plane="),
+        (&["crash", "--fs", "ext4", "--jobs", "2", "--points", "1"], "more memory"),
+        (&["crash", "--fs", "nova@nvm", "--jobs", "1", "--points", "1"], "more memory"),
     ] {
         let out = granary().args(args).env("GRANARY_MEMORY", "25MiB").assert().code(2).get_output().clone();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(said.contains("of memory, and there is 25MiB (GRANARY_MEMORY)"), "{args:?}: {said}");
         assert!(said.contains(advice), "{args:?}: {said}");
+    }
+}
+
+/// Alone each fits, and all at the same time do not.
+#[test]
+fn what_does_not_fit_together_is_told_to_come_one_by_one() {
+    let run: &[&str] = &["run", "varmail", "--scale", "0.001", "--fs", "ext4,f2fs", "--jobs", "2"];
+    let crash: &[&str] = &["crash", "--fs", "ext4", "--load", "torture", "--points", "1", "--jobs", "500"];
+    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let ext4 = registry::find("ext4").expect("registered");
+    let run_alone = testbed.memory_for(ext4).expect("it has an SSD").reserved;
+    let target = granary_crash::target::by_name(FILE_SYSTEMS, "ext4").expect("a target");
+    let crash_alone = 2 * Need::of_ssd(&target.configs().0.expect("an SSD"), Use::NEW).reserved;
+    for (args, alone) in [(run, run_alone), (crash, crash_alone)] {
+        // What the allocator takes beyond, and the program.
+        let limit = format!("{}KiB", (alone >> 10) + (64 << 10));
+        let out = granary().args(args).env("GRANARY_MEMORY", limit).assert().code(2).get_output().clone();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(said.contains("of memory, and there is") && said.contains("--jobs 1"), "{args:?}: {said}");
     }
 }
 

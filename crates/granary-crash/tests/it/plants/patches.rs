@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   plants/000-switch.patch   granary_sim::planted(name): the environment variable GRANARY_PLANT
+//!   plants/001-example.patch  examples/minimal-fs is in the registry, as `cargo xtask new-fs` would have it
 //!   plants/plants.toml        what there is, in the order in which the patches are applied
 //!   plants/NAME.patch         wrong code behind planted("NAME")
 //! ```
@@ -16,8 +17,8 @@ use std::{fs, io};
 
 /// Where the patches lie, from the root of the project.
 pub const PLACE: &str = "crates/granary-crash/plants";
-/// The patch that all others need.
-const SWITCH: &str = "000-switch";
+/// The patches that come before all bugs: the others need them.
+pub const FIRST: [&str; 2] = ["000-switch", "001-example"];
 /// The published classes of bugs.
 pub const CLASSES: [&str; 6] = ["CrashMonkey/ACE", "B3", "Chipmunk", "Vinter", "Hydra", "drive firmware"];
 
@@ -82,7 +83,7 @@ pub fn list(place: &Path) -> Result<Vec<Plant>, String> {
     let entries = table.get("plant").and_then(toml::Value::as_array).cloned().unwrap_or_default();
     let entries = entries.iter().filter_map(toml::Value::as_table);
     let plants: Vec<Plant> = entries.map(plant).collect::<Result<_, _>>()?;
-    let mut listed = BTreeSet::from([SWITCH.to_owned()]);
+    let mut listed = BTreeSet::from(FIRST.map(str::to_owned));
     if let Some(twice) = plants.iter().find(|p| !listed.insert(p.name.clone())) {
         return Err(format!("{}: listed twice", twice.name));
     }
@@ -105,7 +106,7 @@ fn names(place: &Path) -> io::Result<BTreeSet<String>> {
 
 /// All patches, in the order in which they are applied.
 pub fn in_order(place: &Path, plants: &[Plant]) -> Vec<PathBuf> {
-    let names = std::iter::once(SWITCH).chain(plants.iter().map(|plant| plant.name.as_str()));
+    let names = FIRST.into_iter().chain(plants.iter().map(|plant| plant.name.as_str()));
     names.map(|name| place.join(format!("{name}.patch"))).collect()
 }
 

@@ -5,7 +5,7 @@ use granary_device::Port;
 use granary_ext4::{MkfsOptions, MountOptions};
 use granary_fs::Result;
 use granary_lab::LabError;
-use granary_units::{Bytes, Dest};
+use granary_units::Dest;
 use granary_vfs::{OpenFlags, Posix, Process};
 
 /// Flushes and FUA writes of an fsync that commits, and of one that finds nothing to commit.
@@ -21,7 +21,7 @@ fn bench(port: Port) -> Result<Bench> {
 /// All rows.
 pub fn rows() -> std::result::Result<Vec<Row>, LabError> {
     in_world("ext4", || {
-        let port = super::drive(Bytes::gib(8))?;
+        let port = super::drive()?;
         granary_ext4::mkfs(&port, &MkfsOptions::default())?;
         let mut t = bench(port)?;
         warm(&mut t)?;
@@ -181,7 +181,7 @@ fn warm(t: &mut Bench) -> Result<()> {
 
 /// Blocks read from a cold cache: 34 for a stat (2 directory blocks and 32 of the inode table), 37 for open and read.
 fn cold() -> Result<Vec<Row>> {
-    let port = super::drive(Bytes::gib(8))?;
+    let port = super::drive()?;
     granary_ext4::mkfs(&port, &MkfsOptions::default())?;
     let mut t = bench(port.clone())?;
     t.p.mkdir("/dir", 0o755)?;

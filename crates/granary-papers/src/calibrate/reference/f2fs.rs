@@ -5,7 +5,7 @@ use granary_f2fs::{MkfsOptions, MountOptions};
 use granary_fs::Result;
 use granary_lab::LabError;
 use granary_sim::sleep;
-use granary_units::{Bytes, Nanos};
+use granary_units::Nanos;
 use granary_vfs::{OpenFlags, Posix};
 
 /// Flushes and FUA writes of an fsync of nodes, and of one that takes a checkpoint.
@@ -14,7 +14,7 @@ const CHECKPOINT: (u64, u64) = (1, 1);
 
 /// A directory with some files, all in a checkpoint; one for large writes.
 fn bench() -> Result<Bench> {
-    let port = super::drive(Bytes::gib(8))?;
+    let port = super::drive()?;
     granary_f2fs::mkfs(&port, &MkfsOptions::default())?;
     let fs = granary_f2fs::mount(port.clone(), &MountOptions::default())?;
     let stats = fs.clone();

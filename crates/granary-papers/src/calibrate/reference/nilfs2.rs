@@ -9,7 +9,7 @@ use granary_fs::Result;
 use granary_lab::LabError;
 use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_sim::sleep;
-use granary_units::{Bytes, Nanos};
+use granary_units::Nanos;
 use granary_vfs::{OpenFlags, Posix, Process};
 
 /// Flushes of an fsync that writes a log, and of one that finds nothing to write.
@@ -18,7 +18,7 @@ const NOTHING: (u64, u64) = (0, 0);
 
 /// As the measured one: two directories with some files in different blocks of the ifile, and some dozens of checkpoints.
 fn bench() -> Result<Bench> {
-    let port = super::drive(Bytes::gib(8))?;
+    let port = super::drive()?;
     granary_nilfs2::mkfs(&port, &MkfsOptions::default())?;
     let fs = granary_nilfs2::mount(port.clone(), &MountOptions::default())?;
     let stats = fs.clone();

@@ -23,9 +23,11 @@ mod states;
 mod tape;
 mod trial;
 
+use super::room;
 use crate::cli::crash::{CrashArgs, Lie};
 use crate::failure::Failure;
 use crate::progress::Fraction;
+use granary_bench::memory::{Need, Use};
 use granary_sim::wall::{Pacing, set_pacing};
 use kind::Kind;
 use load::Load;
@@ -68,6 +70,8 @@ pub fn run(args: &CrashArgs, name: &str) -> Result<ExitCode, Failure> {
             .map_err(|e| Failure::io("watching for signals", e))?;
     }
     let work = Arc::new(Work::new(args, kind, load, replay, stop));
+    let config = recording::drive_config().map_err(Failure::usage)?;
+    room::must_fit(Need::of_ssd(&config, Use::NEW), work.jobs)?;
     let all = work.explore()?;
     if all.tally.states == 0 {
         return Err(Failure::usage("not one state was tried: give it more time with --time"));

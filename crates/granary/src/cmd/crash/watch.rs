@@ -1,4 +1,4 @@
-//! A life that does not end: it is told, and with it the program ends.
+//! A life that does not end, or an mkfs: it is told, and with it the program ends.
 
 use crate::cli::crash::CrashArgs;
 use granary_crash::{Failure, longest_life};
@@ -33,6 +33,8 @@ fn end(failure: &Failure, file: Option<PathBuf>) -> ! {
             say!("granary: adding a line to {}: {e}", file.display());
         }
     }
-    say!("granary: the program ends here, as that life cannot be ended; `--patience SECONDS` waits longer");
+    say!(
+        "granary: the program ends here, as a thread cannot be ended from outside; `--patience SECONDS` waits longer"
+    );
     std::process::exit(1)
 }

@@ -11,10 +11,11 @@ use super::log::{Log, Note};
 use super::mounted::{Mount, pause};
 use super::tape::{Asked, Base, Entry, Tape};
 use crate::cmd::loopdev::LoopDevice;
+use granary_bench::memory;
 use granary_crash::Promises;
 use granary_device::Port;
 use granary_mount::{DRIVE_FILE, Exported, MountError, Options};
-use granary_mssd::Mssd;
+use granary_mssd::DriveConfig;
 use granary_papers::calibrate::SETS;
 use granary_sim::rng::Stream;
 use granary_testbed::Testbed;
@@ -26,6 +27,20 @@ use std::sync::Arc;
 const THREADS: usize = 4;
 /// Bytes of the drive, which the smallest of the testbed's can have.
 const DRIVE: Bytes = Bytes(512 << 20);
+
+/// Of the drive.
+const TESTBED: &str = "bytefs-emulator";
+
+/// The drive below.
+///
+/// # Errors
+/// The testbed has none such.
+pub fn drive_config() -> Result<DriveConfig, String> {
+    // Its cache is volatile: another drive is not asked to flush.
+    let testbed = Testbed::load(TESTBED, &SETS.map(str::to_owned));
+    let testbed = testbed.and_then(|t| t.with_size(None, DRIVE));
+    Ok(testbed.map_err(|e| e.to_string())?.drive.ok_or("the testbed has no SSD")?)
+}
 
 /// A recorded load.
 pub struct Recording {
@@ -81,11 +96,8 @@ impl Recording {
     /// # Errors
     /// A failure without a power failure, in one sentence.
     pub fn make(kind: &Kind, load: &Load, seed: u64, dir: &Path) -> Result<Recording, String> {
-        // Its cache is volatile: another drive is not asked to flush.
-        let testbed = Testbed::load("bytefs-emulator", &SETS.map(str::to_owned));
-        let testbed = testbed.and_then(|t| t.with_size(None, DRIVE));
-        let config = testbed.map_err(|e| e.to_string())?.drive.ok_or("the testbed has no SSD")?;
-        let drive = Arc::new(Mssd::new(&config).map_err(|e| e.to_string())?);
+        let config = drive_config()?;
+        let drive = Arc::new(memory::ssd(TESTBED, &config, memory::Use::NEW).map_err(|e| e.to_string())?);
         let tape = Arc::new(Tape::around(drive, seed));
         let rig = Rig::new(&tape, &dir.join("drive"))?;
         kind.make(rig.device())?;
