@@ -15,7 +15,7 @@
 //!   pair           an NVM DIMM and an SSD as one range of pages
 //! ```
 //!
-//! A file system's own tests name its subject and call these functions, each in a `#[test]` whose name says the same; what
+//! A file system's own tests name its subject, and have a table of all these properties ([`whole_suite!`](crate::whole_suite)); what
 //! only it promises it tests itself. Everything panics with the seed where a property does not hold.
 
 mod attributes;
@@ -31,6 +31,7 @@ mod power;
 mod space;
 mod still;
 mod variants;
+mod whole;
 
 pub use attributes::{
     a_refused_access_list_changes_nothing, attributes_survive_power_failures,
@@ -65,6 +66,7 @@ pub use space::{
 };
 pub use still::{still_files_stay_on_the_wall_clock, still_files_stay_while_readers_are_set_aside};
 pub use variants::{Variant, Variants, restless_settings};
+pub use whole::Whole;
 
 use crate::reference::Limits;
 use granary_device::{Drive, Port, Role};

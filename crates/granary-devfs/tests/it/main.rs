@@ -4,3 +4,4 @@ mod common;
 mod memory;
 mod model;
 mod power;
+mod whole;

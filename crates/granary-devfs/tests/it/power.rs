@@ -8,21 +8,6 @@ use granary_suite::suite::{self, on_nvm};
 use granary_units::{Bytes, Payload};
 use granary_vfs::{OpenFlags, Posix};
 
-#[test]
-fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    for capacitor in [true, false] {
-        let all = on_nvm(|| suite::what_was_fsynced_survives_power_failures(&busy(capacitor), 2));
-        assert!(all.iter().any(|r| !r.clean && r.inodes > 0), "nothing was recovered: {all:?}");
-    }
-}
-
-#[test]
-fn a_full_file_system_loses_power_while_it_is_emptied() {
-    for capacitor in [true, false] {
-        on_nvm(|| suite::a_full_file_system_loses_power_while_it_is_emptied(&busy(capacitor), 3));
-    }
-}
-
 /// Nothing is fsynced: what returned is durable (DevFS section 3.3).
 #[test]
 fn what_returned_is_there_after_a_power_failure_without_any_fsync() {

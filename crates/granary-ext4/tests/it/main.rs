@@ -9,4 +9,5 @@ mod model;
 mod power;
 mod reserved;
 mod space;
+mod whole;
 mod xattrs;

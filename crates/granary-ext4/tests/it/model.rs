@@ -8,7 +8,7 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::VfsConfig;
 
 /// A journal that is full all the time, and timers that go off all the time.
-fn busy(seed: u64) -> Subject {
+pub fn busy(seed: u64) -> Subject {
     Subject {
         mkfs: MkfsOptions { journal_size: Some(Bytes::mib(4)), hash_seed: seed, ..MkfsOptions::default() },
         mount: MountOptions {
@@ -79,24 +79,4 @@ fn names_behave_as_the_reference() {
 fn attributes_behave_as_the_reference() {
     let mix = Mix { names: 2, attrs: 12, data: 2, ..Mix::default() };
     suite::calls_behave_as_the_reference(&busy(7), 500..503, suite::tiny_caches(), mix, 4_000);
-}
-
-#[test]
-fn concurrent_calls_have_a_serial_order() {
-    suite::concurrent_calls_have_a_serial_order(&busy(7));
-}
-
-#[test]
-fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&busy(7));
-}
-
-#[test]
-fn still_files_stay_while_readers_are_set_aside() {
-    suite::still_files_stay_while_readers_are_set_aside(&busy(7), Bytes::mib(64), 0..3, |_| ());
-}
-
-#[test]
-fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy(7));
 }

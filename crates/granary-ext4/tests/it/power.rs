@@ -3,7 +3,7 @@
 use crate::common::{Mounted, Subject};
 use granary_device::Structure;
 use granary_ext4::layout::journal::{Tag, commit, descriptor};
-use granary_ext4::{DataMode, MkfsOptions, MountOptions, Recovery};
+use granary_ext4::{DataMode, MkfsOptions, MountOptions};
 use granary_fs::Allocate;
 use granary_sim::{now, sleep_until, spawn};
 use granary_suite::suite::{self, LateDrive, drive, write_all};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Small journal and short timers, so that commits, checkpoints and tail updates are everywhere.
-fn options(data: DataMode) -> MountOptions {
+pub fn options(data: DataMode) -> MountOptions {
     MountOptions {
         data,
         commit_interval: Nanos::from_millis(3),
@@ -22,33 +22,6 @@ fn options(data: DataMode) -> MountOptions {
         cpus: 3,
         ..MountOptions::default()
     }
-}
-
-#[test]
-fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    for (data, rounds) in [(DataMode::Ordered, 12), (DataMode::Writeback, 6), (DataMode::Journal, 6)] {
-        let mkfs = MkfsOptions { journal_size: Some(Bytes::mib(4)), ..MkfsOptions::default() };
-        let subject = Subject { mkfs, mount: options(data) };
-        let all = suite::what_was_fsynced_survives_power_failures(&subject, rounds);
-        assert!(
-            all.iter().any(|r| r.transactions > 0) && all.iter().any(|r| r.blocks > 0),
-            "nothing was replayed"
-        );
-        assert!(all.iter().any(|r| r.orphans_freed > 0), "no orphans");
-        // A data journal forgets and never revokes.
-        assert_eq!(all.iter().any(|r| r.revoked > 0), data != DataMode::Journal, "{data:?}");
-    }
-}
-
-#[test]
-fn attributes_survive_power_failures() {
-    suite::attributes_survive_power_failures(&Subject::default());
-}
-
-/// Metadata of the first group, where most of it lies.
-#[test]
-fn scribbled_images_are_refused_or_reported() {
-    suite::scribbled_images_are_refused_or_reported(&Subject::default(), 700);
 }
 
 /// Blocks that held a deleted file's data are given to a new file, and somebody else commits while the new data is on
@@ -315,11 +288,4 @@ fn a_removal_survives_once_its_directory_is_fdatasynced() {
     };
     let after = |m: &Mounted| assert!(m.process().stat("/d/journal").is_err(), "it is back");
     suite::fail_and_look(&Subject::default(), drive(Bytes::gib(1)), None, before, after);
-}
-
-/// A journal that is never emptied by a sync is replayed whole.
-#[test]
-fn a_power_failure_right_after_fsync_loses_nothing() {
-    let looked = |r: &Recovery| assert!(!r.clean && r.transactions == 300, "{r:?}");
-    suite::a_power_failure_right_after_fsync_loses_nothing(&Subject::default(), looked);
 }

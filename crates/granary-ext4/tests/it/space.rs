@@ -1,10 +1,10 @@
 //! Space, size and number: full file systems, large directories, large files.
 
 use crate::common::{Mounted, Subject, fresh};
-use granary_ext4::{MkfsOptions, MountOptions};
+use granary_ext4::MkfsOptions;
 use granary_fs::{FileKind, FsError, RenameFlags};
-use granary_suite::suite::{self, create, drive, fill, run};
-use granary_units::{Bytes, Dest, Nanos};
+use granary_suite::suite::{create, drive, fill, run};
+use granary_units::{Bytes, Dest};
 use granary_vfs::{Posix, Process};
 
 /// A file takes exactly what statfs says is free; what one unlink gives back can be written again at once.
@@ -97,62 +97,6 @@ fn a_small_journal_is_enough_for_any_amount() {
     });
 }
 
-#[test]
-fn a_full_file_system_survives_a_crowd() {
-    let mount = MountOptions { commit_interval: Nanos::from_millis(5), ..MountOptions::default() };
-    suite::a_full_file_system_survives_a_crowd(&Subject { mount, ..Subject::default() });
-}
-
-/// So large that the index has two levels.
-#[test]
-fn a_large_directory_keeps_every_name() {
-    let subject = Subject {
-        mkfs: MkfsOptions { inode_ratio: Bytes::kib(4), ..MkfsOptions::default() },
-        ..Subject::default()
-    };
-    suite::a_large_directory_keeps_every_name(&subject, 100_000, 507 * 4096);
-}
-
-#[test]
-fn listing_survives_changes_in_between() {
-    suite::listing_survives_changes_in_between(&Subject::default());
-}
-
-#[test]
-fn a_large_sparse_file_keeps_every_piece() {
-    suite::a_large_sparse_file_keeps_every_piece(&Subject::default());
-}
-
-#[test]
-fn reserved_blocks_read_as_zeros() {
-    suite::reserved_blocks_read_as_zeros(&Subject::default());
-}
-
-#[test]
-fn reserving_too_much_changes_nothing() {
-    suite::reserving_too_much_changes_nothing(&Subject::default());
-}
-
-#[test]
-fn a_refused_hole_changes_nothing() {
-    suite::a_refused_hole_changes_nothing(&Subject::default());
-}
-
-#[test]
-fn punched_and_zeroed_ranges_read_as_zeros() {
-    suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
-}
-
-#[test]
-fn attributes_up_to_the_limit_come_back() {
-    suite::attributes_up_to_the_limit_come_back(&Subject::default());
-}
-
-#[test]
-fn the_largest_file_is_whole_to_its_last_byte() {
-    suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
-}
-
 /// Links are counted up to 65,000, as the kernel does; a directory with more (feature dir_nlink) has 1, for good, and takes
 /// and gives away directories in every way. A file gets no more.
 #[test]
@@ -202,14 +146,4 @@ fn a_directory_has_more_subdirectories_than_links_are_counted() {
         }
         assert_eq!(p.link("/few/file", "/few/more"), Err(FsError::TooManyLinks));
     });
-}
-
-#[test]
-fn no_space_is_said_only_where_statfs_says_it() {
-    suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
-}
-
-#[test]
-fn a_refused_access_list_changes_nothing() {
-    suite::a_refused_access_list_changes_nothing(&Subject::default());
 }

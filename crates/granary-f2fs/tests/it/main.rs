@@ -11,3 +11,4 @@ mod policies;
 mod power;
 mod space;
 mod variants;
+mod whole;

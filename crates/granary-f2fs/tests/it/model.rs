@@ -9,7 +9,7 @@ use granary_vfs::VfsConfig;
 
 /// Segments of 64 KiB, timers that go off all the time, next to no memory for metadata, and a checkpoint every few dozen
 /// nodes.
-fn busy() -> Subject {
+pub fn busy() -> Subject {
     Subject {
         mkfs: MkfsOptions { segment_blocks: Some(16), ..MkfsOptions::default() },
         mount: MountOptions {
@@ -52,19 +52,4 @@ fn names_behave_as_the_reference() {
 fn attributes_behave_as_the_reference() {
     let mix = Mix { names: 2, attrs: 12, data: 2, ..Mix::default() };
     suite::calls_behave_as_the_reference(&busy(), 500..503, suite::tiny_caches(), mix, 4_000);
-}
-
-#[test]
-fn concurrent_calls_have_a_serial_order() {
-    suite::concurrent_calls_have_a_serial_order(&busy());
-}
-
-#[test]
-fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&busy());
-}
-
-#[test]
-fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy());
 }

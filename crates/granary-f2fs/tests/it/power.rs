@@ -2,7 +2,7 @@
 
 use crate::common::{Mounted, Subject};
 use granary_device::Drive;
-use granary_f2fs::{InPlace, MkfsOptions, MountOptions, Recovery};
+use granary_f2fs::{InPlace, MountOptions};
 use granary_fs::{FsError, SetXattr};
 use granary_sim::spawn;
 use granary_suite::suite::{self, LateDrive, drive, fill, write_all};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Short timers, so that checkpoints and cleaning are everywhere.
-fn options() -> MountOptions {
+pub fn options() -> MountOptions {
     MountOptions {
         checkpoint_interval: Nanos::from_millis(15),
         idle_interval: Nanos::from_millis(2),
@@ -22,26 +22,6 @@ fn options() -> MountOptions {
         in_place: InPlace::Fsync,
         ..MountOptions::default()
     }
-}
-
-#[test]
-fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    let mkfs = MkfsOptions { segment_blocks: Some(64), ..MkfsOptions::default() };
-    let all = suite::what_was_fsynced_survives_power_failures(&Subject { mkfs, mount: options() }, 8);
-    println!("{all:?}");
-    assert!(all.iter().any(|r| r.nodes > 0) && all.iter().any(|r| r.files > 0), "nothing was rolled forward");
-    assert!(all.iter().any(|r| r.names > 0) && all.iter().any(|r| r.orphans > 0), "no names, no orphans");
-}
-
-#[test]
-fn attributes_survive_power_failures() {
-    suite::attributes_survive_power_failures(&Subject::default());
-}
-
-/// Superblock, checkpoints, tables, the first segments.
-#[test]
-fn scribbled_images_are_refused_or_reported() {
-    suite::scribbled_images_are_refused_or_reported(&Subject::default(), 2048);
 }
 
 /// A node that points to a new block is written only when the block's data is there, whoever writes it: on a drive
@@ -356,14 +336,6 @@ fn an_fsync_that_finds_all_written_waits_for_the_flush_of_another() {
         assert!(second >= first, "it returned at {second:?}, the first at {first:?}");
         p.close(fd).expect("close");
     });
-}
-
-/// The nodes that were synced since the checkpoint are rolled forward.
-#[test]
-fn a_power_failure_right_after_fsync_loses_nothing() {
-    // The first fsync found its directory not in a checkpoint.
-    let looked = |r: &Recovery| assert!(!r.clean && r.files == 299 && r.names == 299, "{r:?}");
-    suite::a_power_failure_right_after_fsync_loses_nothing(&Subject::default(), looked);
 }
 
 /// Roll-forward enters one name of a file, and only that of a new one: what was fsynced with more names than one, or with none,

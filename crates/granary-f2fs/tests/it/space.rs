@@ -5,7 +5,7 @@ use granary_device::Structure;
 use granary_f2fs::{InPlace, MountOptions};
 use granary_fs::{Allocate, Caller, FileKind, FsError};
 use granary_sim::rng::Stream;
-use granary_suite::suite::{self, Subject as _, create, drive, fill, port, run, run_jittered};
+use granary_suite::suite::{Subject as _, create, drive, fill, port, run, run_jittered};
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::{OpenFlags, Posix, VfsConfig};
 
@@ -159,63 +159,6 @@ fn runs_repeat_exactly() {
     assert_eq!(once(), once());
 }
 
-#[test]
-fn a_full_file_system_survives_a_crowd() {
-    let mount = MountOptions {
-        checkpoint_interval: Nanos::from_millis(5),
-        idle_interval: Nanos::from_millis(2),
-        ..MountOptions::default()
-    };
-    suite::a_full_file_system_survives_a_crowd(&Subject { mount, ..Subject::default() });
-}
-
-/// So large that the table has many levels.
-#[test]
-fn a_large_directory_keeps_every_name() {
-    let subject = Subject::default();
-    suite::a_large_directory_keeps_every_name(&subject, 100_000, 2000 * 4096);
-}
-
-#[test]
-fn listing_survives_changes_in_between() {
-    suite::listing_survives_changes_in_between(&Subject::default());
-}
-
-#[test]
-fn a_large_sparse_file_keeps_every_piece() {
-    suite::a_large_sparse_file_keeps_every_piece(&Subject::default());
-}
-
-#[test]
-fn reserved_blocks_read_as_zeros() {
-    suite::reserved_blocks_read_as_zeros(&Subject::default());
-}
-
-#[test]
-fn reserving_too_much_changes_nothing() {
-    suite::reserving_too_much_changes_nothing(&Subject::default());
-}
-
-#[test]
-fn a_refused_hole_changes_nothing() {
-    suite::a_refused_hole_changes_nothing(&Subject::default());
-}
-
-#[test]
-fn punched_and_zeroed_ranges_read_as_zeros() {
-    suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
-}
-
-#[test]
-fn attributes_up_to_the_limit_come_back() {
-    suite::attributes_up_to_the_limit_come_back(&Subject::default());
-}
-
-#[test]
-fn the_largest_file_is_whole_to_its_last_byte() {
-    suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
-}
-
 /// Names of one hash fill one bucket of each level, as far as a file reaches: then the directory is full for them, and for no other.
 #[test]
 fn names_of_one_hash_fill_a_directory_and_no_more() {
@@ -253,11 +196,6 @@ fn names_of_one_hash_fill_a_directory_and_no_more() {
         p.sync().expect("sync");
         m.check();
     });
-}
-
-#[test]
-fn attributes_of_a_full_file_system_can_be_changed() {
-    suite::attributes_of_a_full_file_system_can_be_changed(&Subject::default());
 }
 
 /// Content that fits the inode and is only in the page cache: a call that would move it to a block, and finds none, leaves it
@@ -334,11 +272,6 @@ fn pages_of_a_full_drive_can_be_written_over() {
     }
 }
 
-#[test]
-fn no_space_is_said_only_where_statfs_says_it() {
-    suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
-}
-
 /// What `df -i` calls used are the inodes that there are, however many blocks and nodes they take.
 #[test]
 fn statfs_counts_the_inodes_that_there_are() {
@@ -353,9 +286,4 @@ fn statfs_counts_the_inodes_that_there_are() {
         let s = p.statfs().expect("statfs");
         assert_eq!(s.inodes - s.free_inodes, 101, "{s:?}");
     });
-}
-
-#[test]
-fn a_refused_access_list_changes_nothing() {
-    suite::a_refused_access_list_changes_nothing(&Subject::default());
 }

@@ -1,22 +1,12 @@
 //! Damaged media: refused, reported or read as errors; a superblock that is lost keeps no file away.
 
-use crate::common::{Mounted, Subject, promising};
+use crate::common::{Mounted, Subject};
 use granary_device::Structure;
 use granary_fs::{Call, FsError, Life};
 use granary_nilfs2::{MountOptions, mount};
-use granary_suite::suite::{self, drive, port, run, write_all};
+use granary_suite::suite::{drive, port, run, write_all};
 use granary_units::{Bytes, Lpa, Page};
 use granary_vfs::Posix;
-
-#[test]
-fn scribbled_images_are_refused_or_reported() {
-    suite::scribbled_images_are_refused_or_reported(&promising(), 2048);
-}
-
-#[test]
-fn damaged_media_give_errors() {
-    suite::damaged_media_give_errors(&promising(), 256);
-}
 
 /// Both superblocks in turn, and both at once.
 #[test]

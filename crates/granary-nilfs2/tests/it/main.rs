@@ -10,3 +10,4 @@ mod power;
 mod snapshots;
 mod space;
 mod variants;
+mod whole;

@@ -9,7 +9,7 @@ use granary_vfs::VfsConfig;
 
 /// Segments of 256 KiB, timers that go off all the time, next to no memory for metadata, a log every few dozen blocks, and a
 /// cleaner that is never content.
-fn busy() -> Subject {
+pub fn busy() -> Subject {
     Subject {
         mkfs: MkfsOptions { segment_blocks: Some(64), ..MkfsOptions::default() },
         mount: MountOptions {
@@ -47,24 +47,4 @@ fn long_sparse_files_behave_as_the_reference() {
 fn names_behave_as_the_reference() {
     let mix = Mix { names: 10, attrs: 2, data: 1, ..Mix::default() };
     suite::calls_behave_as_the_reference(&busy(), 400..403, suite::tiny_caches(), mix, 2_000);
-}
-
-#[test]
-fn concurrent_calls_have_a_serial_order() {
-    suite::concurrent_calls_have_a_serial_order(&busy());
-}
-
-#[test]
-fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&busy());
-}
-
-#[test]
-fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy());
-}
-
-#[test]
-fn a_refused_access_list_changes_nothing() {
-    suite::a_refused_access_list_changes_nothing(&busy());
 }

@@ -8,7 +8,7 @@ use granary_vfs::{OpenFlags, Posix};
 use std::sync::Arc;
 
 /// Short timers and small segments, so that logs and cleaning are everywhere.
-fn busy() -> Subject {
+pub fn busy() -> Subject {
     Subject {
         mkfs: MkfsOptions { segment_blocks: Some(128), ..MkfsOptions::default() },
         mount: MountOptions {
@@ -20,17 +20,6 @@ fn busy() -> Subject {
             ..promising().mount
         },
     }
-}
-
-#[test]
-fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    let all = suite::what_was_fsynced_survives_power_failures(&busy(), 8);
-    assert!(all.iter().any(|r| r.logs > 0) && all.iter().any(|r| r.orphans > 0), "{all:?}");
-}
-
-#[test]
-fn a_power_failure_right_after_fsync_loses_nothing() {
-    suite::a_power_failure_right_after_fsync_loses_nothing(&promising(), |r| assert!(!r.clean, "{r:?}"));
 }
 
 /// Overwrites that fdatasync made safe are in logs of data, which recovery rolls forward.
@@ -106,14 +95,4 @@ fn no_log_counts_before_its_blocks_are_there() {
         };
         suite::fail_and_look(&busy(), late, None, before, after);
     }
-}
-
-#[test]
-fn a_full_file_system_loses_power_while_it_is_emptied() {
-    suite::a_full_file_system_loses_power_while_it_is_emptied(&promising(), 5);
-}
-
-#[test]
-fn a_full_file_system_loses_power_while_attributes_change() {
-    suite::a_full_file_system_loses_power_while_attributes_change(&promising(), 5);
 }

@@ -2,9 +2,9 @@
 
 use crate::common::{Mounted, Subject, promising};
 use granary_fs::{Call, FsError, Space as _};
-use granary_nilfs2::{MkfsOptions, MountOptions};
+use granary_nilfs2::MountOptions;
 use granary_sim::sleep;
-use granary_suite::suite::{self, create, drive, fill, run};
+use granary_suite::suite::{create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::{Posix, Process};
 
@@ -124,48 +124,6 @@ fn the_cleaner_and_statfs_count_live_blocks_without_a_walk_of_the_dat() {
     });
 }
 
-#[test]
-fn a_full_file_system_can_be_emptied_and_filled_again() {
-    suite::a_full_file_system_can_be_emptied_and_filled_again(&promising());
-}
-
-#[test]
-fn a_full_file_system_survives_a_crowd() {
-    // So small that some of the writes find nothing from their first page on.
-    let mkfs = MkfsOptions { size: Some(Bytes::mib(24)), ..MkfsOptions::default() };
-    suite::a_full_file_system_survives_a_crowd(&Subject { mkfs, ..promising() });
-}
-
-#[test]
-fn every_name_of_a_full_file_system_can_be_taken_away() {
-    suite::every_name_of_a_full_file_system_can_be_taken_away(&promising());
-}
-
-#[test]
-fn attributes_of_a_full_file_system_can_be_changed() {
-    suite::attributes_of_a_full_file_system_can_be_changed(&promising());
-}
-
-#[test]
-fn a_large_directory_keeps_every_name() {
-    suite::a_large_directory_keeps_every_name(&promising(), 20_000, 250 * 4096);
-}
-
-#[test]
-fn listing_survives_changes_in_between() {
-    suite::listing_survives_changes_in_between(&promising());
-}
-
-#[test]
-fn a_large_sparse_file_keeps_every_piece() {
-    suite::a_large_sparse_file_keeps_every_piece(&promising());
-}
-
-#[test]
-fn the_largest_file_is_whole_to_its_last_byte() {
-    suite::the_largest_file_is_whole_to_its_last_byte(&promising());
-}
-
 /// What `df -i` calls used are the inodes that there are.
 #[test]
 fn statfs_counts_the_inodes_that_there_are() {
@@ -188,10 +146,4 @@ fn statfs_counts_the_inodes_that_there_are() {
         p.sync().expect("sync");
         assert_eq!((before, used(&mut p)), (1, 51));
     });
-}
-
-/// "No space" is said only where nothing is available, and what was removed is there for others.
-#[test]
-fn no_space_is_said_only_where_statfs_says_it() {
-    suite::no_space_is_said_only_where_statfs_says_it(&promising());
 }

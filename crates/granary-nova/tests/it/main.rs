@@ -5,5 +5,5 @@ mod damage;
 mod kernel_table;
 mod model;
 mod nvm;
-mod power;
 mod space;
+mod whole;

@@ -1,66 +1,11 @@
 //! Space, size and number: full file systems, large directories, large files, reservations, damaged media.
 
-use crate::common::{Subject, fresh};
+use crate::common::fresh;
 use granary_fs::FsError;
 use granary_nova::layout::LOG_SPACE;
-use granary_suite::suite::{self, create, drive, fill, run};
+use granary_suite::suite::{create, drive, fill, run};
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::Posix;
-
-#[test]
-fn a_full_file_system_can_be_emptied_and_filled_again() {
-    suite::a_full_file_system_can_be_emptied_and_filled_again(&Subject::default());
-}
-
-#[test]
-fn every_name_of_a_full_file_system_can_be_taken_away() {
-    suite::every_name_of_a_full_file_system_can_be_taken_away(&Subject::default());
-}
-
-#[test]
-fn attributes_of_a_full_file_system_can_be_changed() {
-    suite::attributes_of_a_full_file_system_can_be_changed(&Subject::default());
-}
-
-#[test]
-fn a_full_file_system_survives_a_crowd() {
-    suite::a_full_file_system_survives_a_crowd(&Subject::default());
-}
-
-#[test]
-fn a_large_directory_keeps_every_name() {
-    suite::a_large_directory_keeps_every_name(&Subject::default(), 100_000, 4_096);
-}
-
-#[test]
-fn listing_survives_changes_in_between() {
-    suite::listing_survives_changes_in_between(&Subject::default());
-}
-
-#[test]
-fn a_large_sparse_file_keeps_every_piece() {
-    suite::a_large_sparse_file_keeps_every_piece(&Subject::default());
-}
-
-#[test]
-fn reserved_blocks_read_as_zeros() {
-    suite::reserved_blocks_read_as_zeros(&Subject::default());
-}
-
-#[test]
-fn reserving_too_much_changes_nothing() {
-    suite::reserving_too_much_changes_nothing(&Subject::default());
-}
-
-#[test]
-fn damaged_media_give_errors() {
-    suite::damaged_media_give_errors(&Subject::default(), 400);
-}
-
-#[test]
-fn the_largest_file_is_whole_to_its_last_byte() {
-    suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
-}
 
 /// The log of a directory that has lost all its names says nothing any more.
 #[test]
@@ -168,9 +113,4 @@ fn a_call_that_finds_no_space_leaves_no_block_taken() {
         }
         assert!(refused > 0);
     });
-}
-
-#[test]
-fn no_space_is_said_only_where_statfs_says_it() {
-    suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
 }

@@ -2,9 +2,9 @@
 
 mod cache;
 mod common;
-mod damage;
 mod model;
 mod parallel;
 mod power;
 mod space;
 mod ssd;
+mod whole;

@@ -4,7 +4,6 @@ use crate::common::{Subject, busy, migrating};
 use granary_orchfs::{DataAtomicity, FullUpage, MountOptions, Partition, Reclaim};
 use granary_suite::model::Mix;
 use granary_suite::suite::{self, on_pair};
-use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 
 #[test]
@@ -39,26 +38,6 @@ fn names_behave_as_the_reference() {
 fn attributes_behave_as_the_reference() {
     let mix = Mix { names: 2, attrs: 12, data: 2, ..Mix::default() };
     on_pair(|| suite::calls_behave_as_the_reference(&busy(), 500..502, suite::tiny_caches(), mix, 3_000));
-}
-
-#[test]
-fn concurrent_calls_have_a_serial_order() {
-    on_pair(|| suite::concurrent_calls_have_a_serial_order(&busy()));
-}
-
-#[test]
-fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    on_pair(|| suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&busy()));
-}
-
-#[test]
-fn still_files_stay_while_readers_are_set_aside() {
-    on_pair(|| suite::still_files_stay_while_readers_are_set_aside(&busy(), Bytes::mib(64), 0..1, |_| ()));
-}
-
-#[test]
-fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    on_pair(|| suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy()));
 }
 
 /// Blocks go to the SSD all the time, under the calls: nobody sees it.

@@ -6,4 +6,4 @@ mod kernel_table;
 mod model;
 mod nvm;
 mod power;
-mod space;
+mod whole;

@@ -8,7 +8,7 @@ use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 
 /// A journal that wraps all the time.
-fn busy() -> Subject {
+pub fn busy() -> Subject {
     Subject {
         mkfs: MkfsOptions { journal: Some(Bytes::kib(64)), ..MkfsOptions::default() },
         ..Subject::default()
@@ -43,29 +43,4 @@ fn names_behave_as_the_reference() {
 fn attributes_behave_as_the_reference() {
     let mix = Mix { names: 2, attrs: 12, data: 2, ..Mix::default() };
     suite::calls_behave_as_the_reference(&busy(), 500..503, suite::tiny_caches(), mix, 4_000);
-}
-
-#[test]
-fn concurrent_calls_have_a_serial_order() {
-    suite::concurrent_calls_have_a_serial_order(&busy());
-}
-
-#[test]
-fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&busy());
-}
-
-#[test]
-fn still_files_stay_while_readers_are_set_aside() {
-    suite::still_files_stay_while_readers_are_set_aside(&busy(), Bytes::mib(64), 0..3, |_| ());
-}
-
-#[test]
-fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy());
-}
-
-#[test]
-fn a_refused_access_list_changes_nothing() {
-    suite::a_refused_access_list_changes_nothing(&busy());
 }

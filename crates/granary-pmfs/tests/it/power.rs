@@ -10,17 +10,6 @@ use granary_vfs::{OpenFlags, Posix};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-#[test]
-fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    let all = suite::what_was_fsynced_survives_power_failures(&Subject::default(), 4);
-    assert!(all.iter().any(|r| !r.clean && r.inodes > 0), "nothing was recovered: {all:?}");
-}
-
-#[test]
-fn a_full_file_system_loses_power_while_it_is_emptied() {
-    suite::a_full_file_system_loses_power_while_it_is_emptied(&Subject::default(), 8);
-}
-
 /// When a truncation by the owner began and ended, with the power failing at `at` (or after it), and what the file was then:
 /// size, mode, time of modification.
 fn cut_short(at: Option<Nanos>) -> ([Nanos; 2], (u64, u16, Time)) {
@@ -108,9 +97,4 @@ fn a_long_reservation_takes_one_piece_after_the_other() {
     assert_eq!(all, LEN);
     let (_, some) = run(Some(Nanos((began.0 + ended.0) / 2)));
     assert!(some > 0 && some < LEN && some.is_multiple_of(128 << 20), "{some} bytes in the middle");
-}
-
-#[test]
-fn a_full_file_system_loses_power_while_attributes_change() {
-    suite::a_full_file_system_loses_power_while_attributes_change(&Subject::default(), 20);
 }

@@ -5,7 +5,7 @@ use crate::model::snapshot;
 use granary_device::{Port, Structure};
 use granary_fs::{Call, Cred, FileKind, Life};
 use granary_sim::rng::Stream;
-use granary_units::{Bytes, Dest, Lpa, Page};
+use granary_units::{Bytes, Dest, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::Process;
 use granary_vfs::{OpenFlags, Posix, Whence};
 use granary_vfs::{Vfs, VfsConfig};
@@ -13,15 +13,37 @@ use std::sync::Arc;
 
 const FILES: u64 = 200;
 
+/// A page as the drive has it, by blocks where it knows them.
+fn read(port: &Port, lpa: Lpa) -> Page {
+    let mut page = [Page::ZERO];
+    if port.info().blocks {
+        port.read(lpa, &mut page, Structure::Data).expect("read");
+    } else {
+        port.load(lpa.byte(), page[0].bytes_mut(), Structure::Data).expect("loads");
+    }
+    let [page] = page;
+    page
+}
+
+/// The drive has this page.
+fn write(port: &Port, lpa: Lpa, page: Page) {
+    if port.info().blocks {
+        port.write(lpa, &[page], Structure::Data).expect("write");
+    } else {
+        port.store(lpa.byte(), &page.to_bytes(), TxId::NONE, Structure::Data).expect("stores");
+        port.flush_lines([(lpa.byte(), PAGE_SIZE)].into_iter()).expect("flushes");
+        port.verify().expect("fences");
+    }
+}
+
 /// Changes some bytes among the first `reach` of a page.
 fn scribble(port: &Port, random: &mut Stream, lpa: Lpa, reach: u64) {
-    let mut page = [Page::ZERO];
-    port.read(lpa, &mut page, Structure::Data).expect("read");
+    let mut page = read(port, lpa);
     for _ in 0..1 + random.below(8) {
         let byte = [0, 1, 0xff, random.below(256) as u8][random.below(4) as usize];
-        page[0].bytes_mut()[random.below(reach) as usize] = byte;
+        page.bytes_mut()[random.below(reach) as usize] = byte;
     }
-    port.write(lpa, &page, Structure::Data).expect("write");
+    write(port, lpa, page);
 }
 
 /// Everything that reads, and some calls that change; says whether anything was noticed.
@@ -84,11 +106,7 @@ pub fn damaged_media_give_errors<S: Subject>(subject: &S, reach: u64) {
                 drop(m);
             }
             let mut random = Stream::new(seed, "damage");
-            let is_used = |lpa: &u64| {
-                let mut page = [Page::ZERO];
-                port.read(Lpa(*lpa), &mut page, Structure::Data).expect("read");
-                !page[0].is_zero()
-            };
+            let is_used = |lpa: &u64| !read(&port, Lpa(*lpa)).is_zero();
             let used: Vec<u64> = (0..port.info().pages).filter(is_used).collect();
             for _ in 0..1 + random.below(6) {
                 let lpa = Lpa(used[random.below(used.len() as u64) as usize]);

@@ -1,0 +1,38 @@
+//! The shared suite, whole: a property that is forgotten here does not compile.
+
+use crate::common::Subject;
+use crate::model::busy;
+use granary_suite::suite;
+use granary_units::Bytes;
+
+granary_suite::whole_suite! { suite::on_ssd;
+    attributes_survive_power_failures => lacks "it has no extended attributes";
+    attributes_up_to_the_limit_come_back => lacks "it has no extended attributes";
+    a_refused_access_list_changes_nothing => of busy();
+    scribbled_images_are_refused_or_reported => of Subject::default(), 2048;
+    damaged_media_give_errors => of Subject::default(), 400;
+    every_name_of_a_full_file_system_can_be_taken_away => of Subject::default();
+    a_full_file_system_loses_power_while_it_is_emptied => of Subject::default(), 8;
+    attributes_of_a_full_file_system_can_be_changed => of Subject::default();
+    a_full_file_system_loses_power_while_attributes_change => of Subject::default(), 40;
+    reserved_blocks_read_as_zeros => of Subject::default();
+    reserving_too_much_changes_nothing => of Subject::default();
+    punched_and_zeroed_ranges_read_as_zeros => lacks "its fallocate reserves, and nothing else";
+    a_refused_hole_changes_nothing => lacks "its fallocate reserves, and nothing else";
+    the_largest_file_is_whole_to_its_last_byte => of Subject::default();
+    concurrent_calls_have_a_serial_order => of busy();
+    any_calls_of_64_tasks_end_and_leave_a_sound_file_system => of busy();
+    threads_on_the_wall_clock_leave_a_sound_file_system => of busy();
+    no_space_is_said_only_where_statfs_says_it => of Subject::default();
+    what_was_fsynced_survives_power_failures => is {
+        let all = suite::what_was_fsynced_survives_power_failures(&Subject::default(), 4);
+        assert!(all.iter().any(|r| !r.clean && r.inodes > 0), "nothing was recovered: {all:?}");
+    };
+    a_power_failure_right_after_fsync_loses_nothing => of Subject::default(), |_| ();
+    a_full_file_system_can_be_emptied_and_filled_again => of Subject::default();
+    a_full_file_system_survives_a_crowd => of Subject::default();
+    a_large_directory_keeps_every_name => of Subject::default(), 100_000, 4_096;
+    listing_survives_changes_in_between => of Subject::default();
+    a_large_sparse_file_keeps_every_piece => of Subject::default();
+    still_files_stay_while_readers_are_set_aside => of busy(), Bytes::mib(64), 0..3, |_| ();
+}
