@@ -45,10 +45,10 @@ pub fn of_source(source: &str) -> io::Result<Option<MountEntry>> {
     Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.source == source))
 }
 
-/// Whether a process sees a mount of ours with this source; `None` where it cannot be looked at.
-pub fn sees(process: u32, source: &str) -> Option<bool> {
+/// Whether a process sees a mount of ours whose source `is` this; `None` where it cannot be looked at.
+pub fn sees(process: u32, is: impl Fn(&str) -> bool) -> Option<bool> {
     let table = fs::read(format!("/proc/{process}/mountinfo")).ok()?;
-    Some(entries(&table).any(|m| m.fs_type == FS_TYPE && m.source == source))
+    Some(entries(&table).any(|m| m.fs_type == FS_TYPE && is(&m.source)))
 }
 
 /// Where a file system that is unmounted here is still mounted.

@@ -7,7 +7,7 @@
 //!   SIGINT, SIGTERM:  unmount; in use: detach and wait; again: write everything back and stop, unclosed
 //! ```
 
-use crate::cmd::interrupt;
+use crate::cmd::{control, interrupt};
 use crate::failure::Failure;
 use crate::out;
 use granary_fs::quoted;
@@ -21,6 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,10 +44,19 @@ pub fn image_of(source: &str) -> &str {
     source.strip_prefix(TABLE).unwrap_or(source)
 }
 
+/// Whether the mount table's source is this image: paths may be relative, or lead through links.
+fn is_source(source: &str, image: &Path) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    file(image).is_some_and(|image| file(Path::new(image_of(source))) == Some(image))
+}
+
 /// Whether a process that has the image open is one of ours without a mount of it: it was unmounted, and writes everything back.
+/// An image that was renamed since has another path in the table; its mount still takes requests.
 fn is_closing(pid: u32, image: &Path) -> bool {
     let granary = std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "granary\n");
-    granary && mountinfo::sees(pid, &table_source(image.as_os_str())) == Some(false)
+    granary
+        && mountinfo::sees(pid, |source| is_source(source, image)) == Some(false)
+        && !control::is_served(image)
 }
 
 /// Opens an image. One that was unmounted a moment ago, by umount(8) say, which does not wait, is waited for.
@@ -242,4 +252,26 @@ pub fn shown(path: impl AsRef<OsStr>) -> String {
 /// Of a drive in memory, ram:FS: what is behind the colon. An image may have any other name.
 pub fn in_memory(image: &OsStr) -> Option<Cow<'_, str>> {
     image.as_bytes().strip_prefix(b"ram:").map(String::from_utf8_lossy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever takes a mounted image for one that is being closed waits for half a minute.
+    #[test]
+    fn an_image_is_the_source_of_its_mount_by_whatever_path() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (image, link) = (place.path().join("img"), place.path().join("link"));
+        std::fs::create_dir(&image).expect("made");
+        std::os::unix::fs::symlink(&image, &link).expect("linked");
+        let source = table_source(image.as_os_str());
+        assert!(source.starts_with(TABLE));
+        let relative = place.path().join("link/../img/.");
+        for path in [&image, &link, &relative] {
+            assert!(is_source(&source, path), "{}", path.display());
+        }
+        assert!(!is_source(&source, place.path()) && !is_source("elsewhere", &image));
+        assert!(!is_source(&source, Path::new("not there")));
+    }
 }
