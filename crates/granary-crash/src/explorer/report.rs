@@ -142,11 +142,15 @@ impl Failure {
         (!self.path.0.is_empty()).then(|| format!("{fs}\t{load}\t{}", self.place()))
     }
 
+    /// Whether nothing failed: the place of a replay is not in the run.
+    pub fn is_of_no_place(&self) -> bool {
+        &*self.stage == "replay"
+    }
+
     /// The command that finds the failure again, where one does.
     pub fn replay_command(&self) -> Option<String> {
         let Failure { fs, load, .. } = self;
-        // Generated programs have spaces and parentheses in their names.
-        let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.to_string() };
+        let load = quoted(load);
         let command = || format!("granary crash --fs {fs} --load {load} --replay {}", self.place());
         (!self.path.0.is_empty()).then(command)
     }
@@ -157,6 +161,15 @@ impl Failure {
         let only = self.only.as_ref().map_or(String::new(), |calls| format!(":{calls}"));
         let loss = self.loss.as_ref().map_or(String::new(), |loss| format!(":{loss}"));
         format!("{errors}{}:{}{only}{loss}", self.seed, self.path)
+    }
+}
+
+/// A load's name for a shell: generated programs have spaces and parentheses in theirs, and files any character.
+fn quoted(load: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    match load.chars().all(plain) {
+        true => load.to_owned(),
+        false => format!("'{}'", load.replace('\'', "'\\''")),
     }
 }
 
@@ -179,7 +192,8 @@ impl fmt::Display for Failure {
         if let Some(command) = self.replay_command() {
             return write!(f, "  replay: `{command}`");
         }
-        write!(f, "  replay: cargo xtask soak --kind power --fs {fs} --load {load} --from {seed} --points 1")
+        // The run fails by itself, without a place in it.
+        write!(f, "  once more: `granary crash --fs {fs} --load {} --seed {seed} --points 1`", quoted(load))
     }
 }
 

@@ -24,6 +24,7 @@ use super::{Clients, Load};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_vfs::Posix;
+use std::collections::BTreeSet;
 
 /// One call of a program, and what is made durable behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,14 +122,30 @@ impl Sequence {
         for word in text.split_whitespace() {
             if word.contains('(') {
                 let core = cores.iter().find(|core| core.to_string() == word);
-                let core = *core.ok_or_else(|| format!("{word:?} is no call of generated programs"))?;
+                let core = *core.ok_or_else(|| {
+                    let calls: BTreeSet<String> = cores.iter().map(Core::to_string).collect();
+                    let name = word.split('(').next().unwrap_or_default();
+                    let like: Vec<&str> =
+                        calls.iter().map(String::as_str).filter(|c| c.starts_with(name)).collect();
+                    match like.is_empty() {
+                        true => {
+                            format!("{word:?} is no call of generated programs (docs/CRASH.md, \"Programs\")")
+                        }
+                        false => {
+                            format!("{word:?} is no call of generated programs: there are {}", like.join(" "))
+                        }
+                    }
+                })?;
                 steps.push(Step { core, flush: None });
                 continue;
             }
             let step = steps.last_mut().filter(|step| step.flush.is_none());
             let step = step.ok_or_else(|| format!("{word:?} follows no call"))?;
             let flush = step.core.flushes().into_iter().find(|flush| flush.word() == word);
-            let told = || format!("{word:?} does not fit {}", step.core);
+            let told = || {
+                let fit: Vec<_> = step.core.flushes().into_iter().map(|flush| flush.word()).collect();
+                format!("{word:?} does not fit {}: behind it goes {}", step.core, fit.join(", "))
+            };
             step.flush = Some(flush.ok_or_else(told)?);
         }
         if steps.is_empty() {

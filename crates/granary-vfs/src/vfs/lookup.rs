@@ -24,6 +24,7 @@ impl Vfs {
         loop {
             match self.names.claim(ino) {
                 Claim::Node(node) => return Ok(node),
+                Claim::Gone => return Err(FsError::Stale),
                 Claim::Wait => self.names.wait(ino),
                 Claim::Load => {
                     let max = self.features.max_file_size;

@@ -66,6 +66,8 @@ pub(super) enum Leaving {
 /// What to do to get a node that is not cached.
 pub(super) enum Claim {
     Node(NodeRef),
+    /// It has lost its last link, and waits to be evicted.
+    Gone,
     /// Somebody loads or releases it: wait, ask again.
     Wait,
     /// The caller is to load it; it is busy until [`NameCache::loaded`].
@@ -204,6 +206,10 @@ impl NameCache {
         let mut names = self.names.lock();
         if let Some(node) = names.inodes.get(ino) {
             return Claim::Node(NodeRef::new(node));
+        }
+        // It has no links, so nothing that is sound leads to it. Whoever asks may be the one that evicts it later.
+        if names.orphans.iter().any(|node| node.ino() == ino) {
+            return Claim::Gone;
         }
         if names.busy.contains(&ino) {
             return Claim::Wait;
@@ -358,5 +364,24 @@ impl Names {
         if let Some(i) = self.busy.iter().position(|&b| b == ino) {
             self.busy.swap_remove(i);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granary_fs::{Attr, FileKind, Loaded, Time};
+
+    /// On damaged media a name may lead to it: who follows the name would wait for himself.
+    #[test]
+    fn nobody_waits_for_an_inode_without_links() {
+        let home = NameCache::new(8, 8);
+        let attr = Attr { nlink: 0, ..Attr::new(FileKind::File, 0o644, Time(0)) };
+        let node = Node::new(&home, Ino(5), Loaded { attr, private: Arc::new(()) });
+        drop(home.created_unnamed(node).expect("the number is free"));
+        assert!(matches!(home.claim(Ino(5)), Claim::Gone));
+        let Some(Leaving::Evict(node)) = home.next_leaving() else { panic!("it waits to be evicted") };
+        home.left(&node);
+        assert!(matches!(home.claim(Ino(5)), Claim::Load), "free");
     }
 }

@@ -226,6 +226,12 @@ fn again(
         outln!("nothing is wrong there");
         return Ok(ExitCode::SUCCESS);
     };
+    if failure.is_of_no_place() {
+        let what = failure.evidence.join("; ");
+        return Err(Failure::usage(format!(
+            "{what}: take the line as the report gives it, for the same code"
+        )));
+    }
     let story = Told::of(args, &mut explorer, &failure, stop).lines();
     let code = failed(&failure.to_string(), &story);
     if let Some(path) = &args.keep_image {
@@ -317,7 +323,7 @@ fn print(tallies: &[Tally]) {
         "points/s",
         "failures",
     ]);
-    for tally in tallies {
+    for tally in tallies.iter().filter(|tally| tally.runs > 0) {
         let c = &tally.report.coverage;
         table.add_row([
             tally.fs.clone(),
@@ -331,6 +337,14 @@ fn print(tallies: &[Tally]) {
         ]);
     }
     outln!("{table}");
+    let left_out = tallies.iter().filter(|tally| tally.report.points == 0).count();
+    if left_out > 0 {
+        outln!(
+            "\n{left_out} of {} pairs of file system and load had no crash point in this time: give it more with --time, or \
+             name some with --fs and --load",
+            tallies.len()
+        );
+    }
     print_damages(tallies);
     print_errors(tallies);
     let steps = steps(tallies);
