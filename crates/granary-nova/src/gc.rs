@@ -113,13 +113,46 @@ impl Nova {
     /// Copies the live entries of all pages before the tail page into a new log.
     fn clean_thoroughly(&self, b: &mut Batch<'_>, node: &Node, st: &mut State) -> Result<()> {
         let _step = granary_sim::step("nova: a log is copied");
-        let mut moved: BTreeMap<u64, u64> = BTreeMap::new();
         let mut new: Vec<LogPage> = Vec::new();
+        let old: Vec<LogPage> = st.pages[..st.current].to_vec();
+        // Without space, or where a page cannot be read, the log stays as it is. The call that is behind this has been
+        // done: an error would say that it has not. Whoever reads the page next is told.
+        let Ok(Some((moved, stale))) = self.copy_live(b, node, st, &old, &mut new) else {
+            return new.iter().try_for_each(|p| self.free.give(p.block, 1));
+        };
+        let tail_page = st.pages[st.current].block;
+        b.fence()?;
+        let head = new.first().map_or(tail_page, |p| p.block);
+        b.put_u64(st.slot + inode::HEAD, head, Structure::Inode)?;
+        b.fence()?;
+        let rest = st.pages.split_off(st.current);
+        // Superseded truncations in the tail page stay what they are.
+        let kept_stale = st.stale.saturating_sub(stale_in(&old, st));
+        (st.current, st.stale) = (new.len(), stale + kept_stale);
+        st.pages = new;
+        st.pages.extend(rest);
+        readdress(st, &moved);
+        for page in old {
+            self.free.give(page.block, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the live entries of `old` into new pages, which nothing leads to yet. Returns where each entry went, and how
+    /// many hold superseded attributes; `None` where there is no space. The pages in `new` are the caller's to give back
+    /// then, and after an error.
+    fn copy_live(
+        &self,
+        b: &mut Batch<'_>,
+        node: &Node,
+        st: &State,
+        old: &[LogPage],
+        new: &mut Vec<LogPage>,
+    ) -> Result<Option<(BTreeMap<u64, u64>, u32)>> {
+        let mut moved: BTreeMap<u64, u64> = BTreeMap::new();
         let mut buffer = vec![0u8; LOG_SPACE as usize];
         let (mut fill, mut reach, mut stale) = (0, 0, 0);
-        let old: Vec<LogPage> = st.pages[..st.current].to_vec();
-        let give_up = |new: &[LogPage]| new.iter().try_for_each(|p| self.free.give(p.block, 1));
-        for page in &old {
+        for page in old {
             let bytes = self.pm.load_block(page.block, Structure::Log)?;
             let mut at = 0;
             for _ in 0..page.entries {
@@ -131,8 +164,7 @@ impl Nova {
                 if self.is_live(st, addr, &e, &mut reach) {
                     if new.is_empty() || fill + len > LOG_SPACE as usize {
                         let Some((block, _)) = self.free.take(self.cpu(), 1, From::Above, false) else {
-                            // No space for a copy: the log stays as it is.
-                            return give_up(&new);
+                            return Ok(None);
                         };
                         if let Some(last) = new.last() {
                             self.put_page(b, node, last, &mut buffer, fill, block)?;
@@ -154,21 +186,7 @@ impl Nova {
         if let Some(last) = new.last() {
             self.put_page(b, node, last, &mut buffer, fill, tail_page)?;
         }
-        b.fence()?;
-        let head = new.first().map_or(tail_page, |p| p.block);
-        b.put_u64(st.slot + inode::HEAD, head, Structure::Inode)?;
-        b.fence()?;
-        let rest = st.pages.split_off(st.current);
-        // Superseded truncations in the tail page stay what they are.
-        let kept_stale = st.stale.saturating_sub(stale_in(&old, st));
-        (st.current, st.stale) = (new.len(), stale + kept_stale);
-        st.pages = new;
-        st.pages.extend(rest);
-        readdress(st, &moved);
-        for page in old {
-            self.free.give(page.block, 1)?;
-        }
-        Ok(())
+        Ok(Some((moved, stale)))
     }
 
     fn put_page(

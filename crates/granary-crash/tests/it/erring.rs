@@ -50,6 +50,13 @@ fn pmfs_writes_nothing_that_a_half_done_cut_would_take_away() {
     again("devfs", "resize", 2, "i3-.0");
 }
 
+/// A log that could not be copied had failed the call that was done, and had kept the new pages.
+#[test]
+fn nova_leaves_a_log_as_it_is_whose_pages_cannot_be_read() {
+    again("nova-in-place", "churn", 7013, "i1-.0");
+    again("nova-in-place", "churn", 7025, "i2-.0");
+}
+
 #[test]
 fn spfs_stores_nothing_behind_a_change_that_ended_half_way() {
     again("spfs+ext4", "resize", 0, "i4-.0");
