@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Options are [`Options`] outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash
-//! case. What they mean, their defaults and their ranges only the file system knows.
+//! case. Only the file system knows their meaning, defaults and ranges.
 
 use crate::checkpoints::{CheckpointCall, Checkpoints};
 use crate::error::Result;
@@ -98,7 +98,7 @@ pub struct Mount<'a> {
     pub metadata_cache: Bytes,
     /// For a mount that changes nothing: file systems that know how do without what only changes need.
     pub read_only: bool,
-    /// What a stacked file system stands on: a mounted vfs, which `granary_vfs::below` knows.
+    /// The mounted vfs that a stacked file system stands on; `granary_vfs::below` takes it.
     pub lower: Option<Arc<dyn Any + Send + Sync>>,
     /// The drive's processors, for a file system that works there; `None`: one with the host's clock.
     pub inside: Option<Inside>,

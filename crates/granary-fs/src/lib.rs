@@ -46,8 +46,8 @@ pub const NAME_MAX: usize = 255;
 /// Longest path in bytes, terminator included (PATH_MAX on Linux).
 pub const PATH_MAX: usize = 4096;
 
-/// Whether a path can have this name. What damaged media have under another is not told: programs would go elsewhere with
-/// it. The file system's check finds it.
+/// Whether a path can have this name. Programs are told of no other, which damaged media may have: they would go
+/// elsewhere with it. The file system's check finds it.
 pub fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0))
 }

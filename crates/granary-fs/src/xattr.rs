@@ -7,7 +7,7 @@ pub const XATTR_SIZE_MAX: usize = 65536;
 /// Longest list of names in bytes, each with its terminator.
 pub const XATTR_LIST_MAX: usize = 65536;
 
-/// What `setxattr` demands of what is there.
+/// The demand of a `setxattr` on an attribute that may be there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SetXattr {
     /// Nothing.

@@ -116,7 +116,7 @@ impl Nova {
         let mut new: Vec<LogPage> = Vec::new();
         let old: Vec<LogPage> = st.pages[..st.current].to_vec();
         // Without space, or where a page cannot be read, the log stays as it is. The call that is behind this has been
-        // done: an error would say that it has not. Whoever reads the page next is told.
+        // done: an error would say that it has not. The next read of the page tells.
         let Ok(Some((moved, stale))) = self.copy_live(b, node, st, &old, &mut new) else {
             return new.iter().try_for_each(|p| self.free.give(p.block, 1));
         };

@@ -1,7 +1,7 @@
 //! [`Section`]: a file system's options as a complete table of TOML.
 //!
-//! The file system reads them through an interface that knows no TOML, and that hands back text where something is
-//! wrong. Which key that is, is kept beside it: the caller knows its line.
+//! The file system reads them through an interface that knows no TOML; an error of it is text alone. The key that is
+//! wrong is kept beside it, and the caller knows its line.
 
 use granary_fs::entry::OptionsEntry;
 use serde_path_to_error::{Deserializer, Track};
@@ -46,7 +46,7 @@ impl Section {
     }
 }
 
-/// What toml says is wrong: its text has a picture of the line before that, and the key behind it.
+/// The sentence in a text of toml, which has a picture of the line before it, and the key behind it.
 fn said(text: &str) -> String {
     let (_, said) = text.rsplit_once("^\n").unwrap_or(("", text));
     said.lines().next().unwrap_or_default().to_owned()

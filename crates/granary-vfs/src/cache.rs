@@ -71,7 +71,7 @@ pub struct CacheStats {
 /// Dirty pages on their way to the file system; most files have few.
 pub type Batch = SmallVec<[DirtyPage; 8]>;
 
-/// What a look for pages finds.
+/// The answer to a look for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// This many pages, from the first on.

@@ -16,6 +16,7 @@
 use super::life::{self, Machine};
 use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
+use super::report::NO_PLACE;
 use super::{Errors, Explorer, Failure, Report};
 use crate::faulty::{Choice, Given, MetadataErrors, Nth};
 use crate::load::Clients;
@@ -114,7 +115,7 @@ impl Explorer {
             At::Before(n) if n < TRIES => Ok(n),
             _ => {
                 let what = format!("'{place}' is no try: i0- to i{}- are", TRIES - 1);
-                Err(self.failure(seed, "replay".into(), vec![what]))
+                Err(self.failure(seed, NO_PLACE.into(), vec![what]))
             }
         }
     }

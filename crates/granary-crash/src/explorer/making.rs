@@ -14,6 +14,7 @@ use super::life::{self, Life, Machine};
 use super::loss::Loss;
 use super::mission::{Mission, Outcome};
 use super::place::{Path, Phase, Place};
+use super::report::NO_PLACE;
 use super::run::Cut;
 use super::survival::{lose_as, survival};
 use super::{Explorer, Failure, Report};
@@ -60,7 +61,7 @@ impl Explorer {
     ) -> Result<(), Failure> {
         match images.iter().find(|image| image.at == place.at) {
             Some(image) => self.made_again(seed, image, place, loss, before),
-            None => Err(self.failure(seed, "replay".into(), vec![format!("'{place}' is not reached")])),
+            None => Err(self.failure(seed, NO_PLACE.into(), vec![format!("'{place}' is not reached")])),
         }
     }
 

@@ -18,6 +18,7 @@ use super::minimise::{Minimal, fewest_calls};
 use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
 use super::probe::Hit;
+use super::report::NO_PLACE;
 use super::{Damages, Explorer, Failure, Report};
 use crate::damage::{Damage, Media};
 use crate::faulty::DevicePage;
@@ -88,7 +89,7 @@ impl Explorer {
     /// Does once more what failed at `path` of run `seed`: a damage, or a power failure in its repair. The story, where one is kept,
     /// ends with the damage.
     pub(super) fn damaged_again(&self, seed: u64, path: &Path) -> (Option<Story>, Result<(), Failure>) {
-        let missing = |what: &str| Err(self.failure(seed, "replay".into(), vec![format!("'{path}' {what}")]));
+        let missing = |what: &str| Err(self.failure(seed, NO_PLACE.into(), vec![format!("'{path}' {what}")]));
         let At::Before(n) = path.0[0].at else { return (None, missing("is no damage: d0- is one")) };
         let sick = match self.sick(seed, n) {
             Ok(sick) if n < DAMAGES => sick,

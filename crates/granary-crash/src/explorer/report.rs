@@ -144,7 +144,7 @@ impl Failure {
 
     /// Whether nothing failed: the place of a replay is not in the run.
     pub fn is_of_no_place(&self) -> bool {
-        &*self.stage == "replay"
+        &*self.stage == NO_PLACE
     }
 
     /// The command that finds the failure again, where one does.
@@ -163,6 +163,9 @@ impl Failure {
         format!("{errors}{}:{}{only}{loss}", self.seed, self.path)
     }
 }
+
+/// The stage of a replay whose place is not in the run.
+pub(super) const NO_PLACE: &str = "replay";
 
 /// A load's name for a shell: generated programs have spaces and parentheses in theirs, and files any character.
 fn quoted(load: &str) -> String {

@@ -18,6 +18,7 @@ use super::loss::Loss;
 use super::minimise::Short;
 use super::mission::{Mission, Outcome};
 use super::place::{Path, Phase, Place};
+use super::report::NO_PLACE;
 use super::survival::{Draws, lose_as, lose_power, survival};
 use super::{Explorer, Failure, Report};
 use crate::oracle::Promises;
@@ -210,7 +211,7 @@ impl Explorer {
         before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
         let missing = |done: &Path| {
-            self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
+            self.failure(seed, NO_PLACE.into(), vec![format!("place '{path}': '{done}' is not reached")])
         };
         let (mut done, mut round) = (Path::default(), self.rounds(seed) - 1);
         let mut later: Vec<Image>;

@@ -111,7 +111,7 @@ fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinH
     std::thread::spawn(work)
 }
 
-/// What somebody with a clock is told; then it ends.
+/// The words that somebody with a clock is told; then it ends.
 #[allow(
     clippy::disallowed_methods,
     reason = "the loop stands outside virtual time, and so does who looks at it"

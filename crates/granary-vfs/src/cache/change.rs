@@ -1,4 +1,4 @@
-//! What a write, or a store through a mapping, changes of each page: the same for every cache.
+//! The changes that a write, or a store through a mapping, makes of each page: the same for every cache.
 
 use super::{PAGE, valid};
 use crate::config::Tracking;

@@ -94,7 +94,7 @@ impl Files<'_> {
         (told, compared)
     }
 
-    /// What is in write-back gets to media, by its lines alone.
+    /// Pages in write-back get to media, by their lines alone.
     fn land(&mut self, of: usize) {
         let batch = std::mem::take(&mut self.out[of]);
         for taken in &batch {

@@ -23,7 +23,7 @@ use granary_sim::now;
 use granary_units::{Nanos, PAGE_SIZE, Page, Payload};
 use order::Order;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -51,6 +51,8 @@ impl Held {
 #[derive(Default)]
 struct Inner {
     pages: BTreeMap<Key, Held>,
+    /// Those with dirty lines.
+    dirty: BTreeSet<Key>,
     order: Order,
     files: Files,
     duplicates: u64,
@@ -139,6 +141,7 @@ impl Inner {
         held.lines |= lines;
         if was_clean && lines != 0 {
             self.stats.dirty += u64::from(!held.writing);
+            self.dirty.insert(key);
             self.files.dirtied(key.0, ino, time);
         }
     }
@@ -151,6 +154,7 @@ impl Inner {
         if taken != 0 && held.lines == 0 {
             self.duplicates -= u64::from(held.duplicate.take().is_some());
             self.stats.dirty -= u64::from(!held.writing);
+            self.dirty.remove(&key);
             self.files.cleaned(key.0);
         }
         taken
@@ -317,9 +321,14 @@ impl PageCache for TwoQueues {
     fn gather(&self, node: &Node, pages: Range<u64>, max: usize, size: u64, out: &mut Batch) -> u64 {
         let mut compared = 0;
         let mut inner = self.inner.lock();
-        for key in inner.keys(node.key(), pages) {
+        if pages.is_empty() {
+            return 0;
+        }
+        let range = (node.key(), pages.start)..(node.key(), pages.end);
+        let dirty: Vec<Key> = inner.dirty.range(range).take(max.saturating_sub(out.len())).copied().collect();
+        for key in dirty {
             let valid = valid(key.1, size);
-            if out.len() >= max || valid == 0 {
+            if valid == 0 {
                 break;
             }
             let Some((taken, duplicated)) = inner.begin_write(key, lines(0, valid)) else { continue };

@@ -207,7 +207,7 @@ impl NameCache {
         if let Some(node) = names.inodes.get(ino) {
             return Claim::Node(NodeRef::new(node));
         }
-        // It has no links, so nothing that is sound leads to it. Whoever asks may be the one that evicts it later.
+        // It has no links, so nothing that is sound leads to it. The task that asks may be the one that evicts it later.
         if names.orphans.iter().any(|node| node.ino() == ino) {
             return Claim::Gone;
         }
@@ -372,7 +372,7 @@ mod tests {
     use super::*;
     use granary_fs::{Attr, FileKind, Loaded, Time};
 
-    /// On damaged media a name may lead to it: who follows the name would wait for himself.
+    /// On damaged media a name may lead to it: a task that follows the name would wait for itself.
     #[test]
     fn nobody_waits_for_an_inode_without_links() {
         let home = NameCache::new(8, 8);

@@ -258,7 +258,7 @@ pub fn in_memory(image: &OsStr) -> Option<Cow<'_, str>> {
 mod tests {
     use super::*;
 
-    /// Whoever takes a mounted image for one that is being closed waits for half a minute.
+    /// A command that takes a mounted image for one that is being closed waits for half a minute, and more.
     #[test]
     fn an_image_is_the_source_of_its_mount_by_whatever_path() {
         let place = tempfile::tempdir().expect("a directory");
