@@ -32,6 +32,9 @@ const TABLE: &str = "granary:";
 /// How often an image is looked at that a process is about to close, and the time in between: half a minute.
 const CLOSING: u32 = 600;
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+/// So many looks in a row at an image without a mount that takes requests: its path in the mount table is of before a
+/// rename, and it is in use. Fewer of them are a server that has not yet seen that it was unmounted.
+const SERVED: u32 = 40;
 
 /// What the mount table shows as mounted.
 pub fn table_source(image: &OsStr) -> String {
@@ -51,12 +54,9 @@ fn is_source(source: &str, image: &Path) -> bool {
 }
 
 /// Whether a process that has the image open is one of ours without a mount of it: it was unmounted, and writes everything back.
-/// An image that was renamed since has another path in the table; its mount still takes requests.
 fn is_closing(pid: u32, image: &Path) -> bool {
     let granary = std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "granary\n");
-    granary
-        && mountinfo::sees(pid, |source| is_source(source, image)) == Some(false)
-        && !control::is_served(image)
+    granary && mountinfo::sees(pid, |source| is_source(source, image)) == Some(false)
 }
 
 /// Opens an image. One that was unmounted a moment ago, by umount(8) say, which does not wait, is waited for.
@@ -64,9 +64,13 @@ fn is_closing(pid: u32, image: &Path) -> bool {
 /// # Errors
 /// Of `open`.
 pub fn when_free<T>(image: &Path, mut open: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
+    let mut served = 0;
     for _ in 0..CLOSING {
         match open() {
-            Err(LabError::Image(ImageError::InUse { pid: Some(pid), .. })) if is_closing(pid, image) => {
+            Err(LabError::Image(ImageError::InUse { pid: Some(pid), .. }))
+                if served < SERVED && is_closing(pid, image) =>
+            {
+                served = if control::is_served(image) { served + 1 } else { 0 };
                 #[allow(clippy::disallowed_methods)] // another process ends on the wall clock
                 std::thread::sleep(LOOK);
             }

@@ -462,6 +462,30 @@ fn nobody_waits_for_a_stopped_server() {
     assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
 }
 
+/// Between umount(8) and what the server sees of it, the server takes requests for an image without a mount. Stopped, it
+/// stays there.
+#[test]
+fn a_server_that_has_not_yet_seen_its_unmount_is_waited_for() {
+    let Some(place) = Place::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return granary_suite::skip::skipped("not root");
+    }
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    fs::write(place.path("mnt/f"), "kept").expect("write");
+    fs::File::open(place.path("mnt/f")).and_then(|file| file.sync_all()).expect("synced");
+    let pid = place.server();
+    signal(&pid, "-STOP");
+    rustix::mount::unmount(place.path("mnt"), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    let goes_on = std::thread::spawn(move || {
+        #[allow(clippy::disallowed_methods)] // another process waits on the wall clock
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        signal(&pid, "-CONT");
+    });
+    assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
+    goes_on.join().expect("went on");
+}
+
 #[test]
 fn an_unmount_tells_of_a_server_that_was_dead() {
     let Some(place) = Place::new() else { return };
