@@ -19,6 +19,8 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::Layer;
 use granary_vfs::VfsConfig;
 use host::{small_vfs, some_costs};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A file system under test, with its devices. Make everything small, so that logs are cleaned, journals wrap, caches
@@ -116,6 +118,8 @@ struct Case {
     on: On,
     /// The SSD's firmware, where it is none of ours.
     drive: Option<&'static DriveEntry>,
+    /// How each layer is mounted, by its name: read once, since each crash point mounts.
+    mounted: Mutex<BTreeMap<&'static str, toml::Table>>,
 }
 
 /// The devices of a case.
@@ -195,7 +199,7 @@ pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
     let on = On::ALL.into_iter().find(|on| on.suffix() == suffix)?;
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs, case))?;
-    Some(Arc::new(Case { name: name.to_owned(), fs, case, on, drive: None }))
+    Some(Arc::new(Case { name: name.to_owned(), fs, case, on, drive: None, mounted: Mutex::default() }))
 }
 
 /// The names of all cases of these file systems on these drives: `ext4@minimal`. Such are file systems that need blocks alone.
@@ -218,7 +222,8 @@ pub fn by_name_on(
     let drive = drives.iter().find(|drive| is_own(drive) && drive.name == suffix)?;
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     let (fs, case) = cases.find(|(fs, case)| case.name == bare && is_plain(fs))?;
-    Some(Arc::new(Case { name: name.to_owned(), fs, case, on: On::Usual, drive: Some(drive) }))
+    let (name, on, mounted) = (name.to_owned(), On::Usual, Mutex::default());
+    Some(Arc::new(Case { name, fs, case, on, drive: Some(drive), mounted }))
 }
 
 /// A firmware that no file system here names.
@@ -281,6 +286,16 @@ impl Case {
             Some(drive) => Arc::new(drive.make(config).expect("a valid drive")),
             None => Arc::new(Mssd::new(config).expect("a valid drive")),
         }
+    }
+
+    /// How one layer is mounted.
+    fn options(&self, fs: &FsEntry) -> Result<toml::Table, FsError> {
+        if let Some(known) = self.mounted.lock().get(fs.name) {
+            return Ok(known.clone());
+        }
+        let options = table(&self.case_of(fs).mount.join("\n"))?;
+        self.mounted.lock().insert(fs.name, options.clone());
+        Ok(options)
     }
 
     /// The case of one layer: below, the first that its file system has.
@@ -367,12 +382,11 @@ impl Target for Case {
     }
 
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
-        let options = |fs: &FsEntry| table(&self.case_of(fs).mount.join("\n"));
-        let (own, metadata_cache) = (options(self.fs)?, self.case.metadata_cache);
+        let (own, metadata_cache) = (self.options(self.fs)?, self.case.metadata_cache);
         let how = Mount { options: &own, metadata_cache, read_only: false, lower: None, inside: None };
         granary_vfs::bring_up(self.fs, devices, &how, &|fs| {
             let metadata_cache = self.case_of(fs).metadata_cache;
-            Ok(Layer { options: Box::new(options(fs)?), metadata_cache, vfs: small_vfs() })
+            Ok(Layer { options: Box::new(self.options(fs)?), metadata_cache, vfs: small_vfs() })
         })
     }
 

@@ -102,6 +102,12 @@ impl Content {
         Content { base: Arc::new(base), base_size: size, ..Content::default() }
     }
 
+    /// The same content, where it is certain and this long: a look at the file can find nothing else.
+    pub(crate) fn known(&self, size: u64) -> Option<Content> {
+        let known = self.ops.is_empty() && self.base_size == size;
+        known.then(|| Content { base: Arc::clone(&self.base), base_size: size, ..Content::default() })
+    }
+
     /// Space beyond its end may be there that may have been there in `before`.
     pub(crate) fn inherit(&mut self, before: &Content) {
         // A write that was under way may have its blocks, and not its size yet: ext4 gives that to what has landed.

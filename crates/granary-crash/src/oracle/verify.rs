@@ -77,6 +77,8 @@ struct Walk<'a, P> {
     wrong_files: u64,
     /// The time when the walk began: it moves access times itself.
     began: Option<Time>,
+    /// What was read of the file before.
+    piece: Vec<u8>,
 }
 
 pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
@@ -99,6 +101,7 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
         errors: 0,
         wrong_files: 0,
         began: model.clock.map(Clock::now),
+        piece: Vec::new(),
     };
     walk.directory(b"", &[NodeId::ROOT], NodeId::ROOT);
     for found in std::mem::take(&mut walk.inodes).into_values() {
@@ -401,9 +404,10 @@ impl<P: Posix> Walk<'_, P> {
             self.blame(path, format!("has {size} bytes, may have {low} to {high}; {history}"));
         }
         self.files += 1;
-        let mut base = Segments::default();
+        let known = node.content.known(size);
+        let mut base = known.is_none().then(Segments::default);
         // A size out of range may be absurd; its own violation is enough evidence.
-        if let Err(how) = self.compare(path, node, size.min(high), &mut base) {
+        if let Err(how) = self.compare(path, node, size.min(high), base.as_mut()) {
             let (count, what) = match how {
                 Differs::Bytes(what) => (&mut self.wrong_files, what),
                 Differs::Error(what) => (&mut self.errors, what),
@@ -412,18 +416,26 @@ impl<P: Posix> Walk<'_, P> {
             let history = node.content.history(&self.model.stamps);
             self.blame(path, format!("{what}; size {size}; {history}"));
         }
-        Content::certain(base, size)
+        known.unwrap_or_else(|| Content::certain(base.unwrap_or_default(), size))
     }
 
-    fn compare(&mut self, path: &[u8], node: &Node, size: u64, base: &mut Segments) -> Result<(), Differs> {
+    /// Reads a file and compares it; `base` takes over what is read.
+    fn compare(
+        &mut self,
+        path: &[u8],
+        node: &Node,
+        size: u64,
+        mut base: Option<&mut Segments>,
+    ) -> Result<(), Differs> {
         let flags = OpenFlags::RDONLY | OpenFlags::NOATIME;
         let opened = self.process.open(path, flags, 0);
         let fd = opened.map_err(|e| Differs::Error(format!("cannot be opened: {e}")))?;
-        let mut piece = vec![0; PIECE.min(size as usize)];
+        let mut piece = std::mem::take(&mut self.piece);
+        piece.resize(piece.len().max(PIECE.min(size as usize)), 0);
         let mut at = 0;
         let mut result = Ok(());
         while at < size && result.is_ok() {
-            let want = piece.len().min((size - at) as usize);
+            let want = PIECE.min((size - at) as usize);
             let part = &mut piece[..want];
             result = match self.process.pread(fd, Dest::Bytes(part), at) {
                 Ok(got) if got == want => {
@@ -437,10 +449,11 @@ impl<P: Posix> Walk<'_, P> {
                 Ok(got) => Err(Differs::Bytes(format!("reads {got} of {want} bytes at {at:#x}"))),
                 Err(e) => Err(Differs::Error(format!("cannot be read at {at:#x}: {e}"))),
             };
-            base.adopt(at, part);
+            base.iter_mut().for_each(|base| base.adopt(at, part));
             at += want as u64;
             self.bytes += want as u64;
         }
+        self.piece = piece;
         let closed = self.process.close(fd);
         let closed = closed.map_err(|e| Differs::Error(format!("cannot be closed: {e}")));
         result.and(closed)

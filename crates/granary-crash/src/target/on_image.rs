@@ -1,7 +1,7 @@
 //! [`OnImage`]: how an image keeps a target: which file system it is, its devices, and how it is mounted.
 
-use super::{Case, Target, table};
-use granary_fs::{FsEntry, FsError};
+use super::{Case, Target};
+use granary_fs::FsError;
 use granary_mssd::DriveConfig;
 use granary_pmem::DimmConfig;
 use toml::{Table, Value};
@@ -39,9 +39,8 @@ impl Case {
         let memory = memory.map_err(|e| FsError::Corrupt(format!("options of a crash case: {e}")))?;
         host.insert("metadata_cache".to_owned(), memory);
         for fs in std::iter::successors(Some(self.fs), |fs| fs.below) {
-            let options = |fs: &FsEntry| table(&self.case_of(fs).mount.join("\n"));
             if let Some(of) = &fs.options {
-                host.insert(of.section.to_owned(), Value::Table(options(fs)?));
+                host.insert(of.section.to_owned(), Value::Table(self.options(fs)?));
             }
         }
         Ok(host)
