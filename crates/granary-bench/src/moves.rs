@@ -126,7 +126,7 @@ impl MoveBench<'_> {
     /// As [`MoveBench::run`].
     pub fn one(&self, way: Way, threads: u32) -> Result<Moves, BenchError> {
         let drive = memory::ssd(self.testbed, self.ssd, memory::Use::NEW)?;
-        if !drive.info().bam {
+        if !drive.info().answers("REMAP") {
             let why = format!("testbed {} has no [drive.firmware.bam]: there is pebblessd", self.testbed);
             return Err(BenchError::Usage(why));
         }

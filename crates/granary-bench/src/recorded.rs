@@ -161,7 +161,7 @@ impl<D: Drive + ?Sized> Recorded<D> {
 }
 
 impl<D: Drive + ?Sized> Drive for Recorded<D> {
-    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, wants_attention, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, identify, look_ahead, look_ahead_lines, wants_attention, traffic, counters, counters_at, check);
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         let op = OpRef::Plain(Op::Load(at, out.len() as u64, what));

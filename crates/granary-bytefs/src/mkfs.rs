@@ -34,7 +34,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
         None => Geometry::default_journal(blocks),
     };
     let g = Geometry::new(blocks, options.inode_ratio, journal).ok_or(FsError::Invalid)?;
-    if port.info().write_log {
+    if port.vendor::<Transactions>().is_some() {
         // The log and the TxLog of whoever used the drive before must not meet our transaction numbers.
         port.require::<Transactions>()?.recover()?;
     }

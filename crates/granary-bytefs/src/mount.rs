@@ -28,7 +28,7 @@ use crate::policy;
 use crate::space::Space;
 use crate::supers::{read_superblock, write_superblock};
 use crate::truncate::blocks_of;
-use granary_device::vendor::transactions::Transactions;
+use granary_device::vendor::transactions::{Facts, Transactions};
 use granary_device::{DriveError, Port, Structure};
 use granary_fs::{FsError, Ino, Inode, Result};
 use granary_kit::{Block, BlockCache};
@@ -65,7 +65,7 @@ pub struct RecoveryReport {
 /// # Errors
 /// `Corrupt` where there is no valid file system; `Drive` where the firmware is not the variant's; drive errors.
 pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
-    if options.variant.write_log() != port.info().write_log {
+    if options.variant.write_log() != port.vendor::<Transactions>().is_some() {
         let wanted = if options.variant.write_log() { "write log" } else { "page cache without a write log" };
         return Err(DriveError::Unsupported(wanted).into());
     }
@@ -85,7 +85,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         sb.state = U32::new(IN_USE);
     }
     let mut report = RecoveryReport { clean: sb.is_clean(), ..RecoveryReport::default() };
-    let redo = (!port.info().write_log).then(|| Redo::new(&geometry));
+    let redo = (!port.vendor::<Transactions>().is_some()).then(|| Redo::new(&geometry));
     if !report.clean {
         (report.groups, report.data_pages) = replay(&port, &geometry)?;
         report.recover = now() - begin;
@@ -116,7 +116,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
 /// # Errors
 /// `Corrupt` where the journal area is; of the drive.
 pub fn replay(port: &Port, geometry: &Geometry) -> Result<(u64, u64)> {
-    if port.info().write_log {
+    if port.vendor::<Transactions>().is_some() {
         port.require::<Transactions>()?.recover()?;
         return Ok((0, area::recover(port, geometry)?));
     }
@@ -137,7 +137,7 @@ pub fn replay_sound(
     lost: &BTreeSet<u64>,
     clean: bool,
 ) -> Result<Vec<area::Lost>> {
-    if port.info().write_log {
+    if port.vendor::<Transactions>().is_some() {
         port.require::<Transactions>()?.recover()?;
         return area::salvage(port, geometry);
     }
@@ -230,7 +230,7 @@ fn load(
         return Err(useless(what));
     }
     let most_lines = redo.as_ref().map_or(usize::MAX, Redo::capacity);
-    let options = options.effective(most_lines, port.info().log_half);
+    let options = options.effective(most_lines, port.identify::<Facts>().half);
     let threshold = match options.policy {
         Policy::Ratio => options.byte_threshold_lines,
         Policy::Cost => policy::break_even(&port, Lpa(geometry.journal + geometry.journal_blocks - 1))?,

@@ -153,7 +153,7 @@ fn set_bit(words: &mut [u64], n: u64, on: bool) {
 pub fn repair(port: &Port) -> Result<Repaired> {
     let (mut sb, from_copy) = read_superblock(port)?;
     let g = Arc::new(sb.geometry());
-    if port.info().write_log {
+    if port.vendor::<Transactions>().is_some() {
         port.require::<Transactions>()?.recover()?;
     }
     let mut lost = lost::find(port)?;

@@ -270,7 +270,7 @@ impl Faulty {
 }
 
 impl Drive for Faulty {
-    granary_device::forward_drive!(inner: look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: identify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
 
     fn info(&self) -> DriveInfo {
         let info = self.inner.info();

@@ -7,6 +7,7 @@
 use crate::counters::DriveCounters;
 use crate::drive::{Drive, DriveError, DriveInfo};
 use crate::port::Port;
+use crate::vendor::pebble::REMAP_KEEP;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -214,7 +215,7 @@ impl Need {
     pub fn is_served_by(self, info: &DriveInfo) -> bool {
         match self {
             Need::Blocks => info.blocks,
-            Need::Names => info.blocks && info.names > 0,
+            Need::Names => info.blocks && info.answers(REMAP_KEEP),
             Need::Bytes | Need::Inside | Need::Nvm => info.bytes,
             Need::Both => info.blocks && info.bytes,
         }

@@ -19,6 +19,7 @@ use crate::structure::Structure;
 use crate::vendor::Vendor;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
+use std::any::Any;
 use std::sync::Arc;
 
 /// What a host learns when it identifies the drive.
@@ -32,20 +33,20 @@ pub struct DriveInfo {
     pub bytes: bool,
     /// A power failure leaves each line of 64 B whole, as a byte window does; else each word of 8 B.
     pub whole_lines: bool,
-    /// Firmware has the ByteFS write log: stores may carry transactions, COMMIT and RECOVER exist.
-    pub write_log: bool,
-    /// Bytes of a half of the write log, which is what uncommitted transactions may take; 0 = unknown, or none.
-    pub log_half: u64,
-    /// Firmware has PebbleSSD's byte-addressable metadata: FS_WRITE, REMAP, BAM_RESET and BAM_READ exist.
-    pub bam: bool,
-    /// BAM has room for this many second names of pages, which REMAP keep makes; 0: it has none of that command.
-    pub names: u64,
     /// Its write cache forgets in a power failure what no FLUSH has made safe; else an acknowledged write is safe.
     pub volatile_cache: bool,
     /// Largest block command, in pages.
     pub max_transfer: usize,
-    /// Vendor commands that it answers, by name: its firmware's, and BAM's.
+    /// Vendor commands that it answers, by name: its firmware's, and BAM's. [`DriveInfo::answers`] asks for one.
     pub offers: [&'static [&'static str]; 2],
+}
+
+impl DriveInfo {
+    /// Whether the drive answers a vendor command of this name.
+    #[inline]
+    pub fn answers(&self, name: &str) -> bool {
+        self.offers.iter().any(|some| some.contains(&name))
+    }
 }
 
 /// A command for the submission queue.
@@ -251,6 +252,11 @@ pub fn load_one_by_one<D: Drive + ?Sized>(
 pub trait Drive: Send + Sync {
     /// Capacity and features.
     fn info(&self) -> DriveInfo;
+
+    /// Fills in what the host can learn of a firmware's own (NVMe: a vendor's part of Identify): `facts` is of a type that its
+    /// extension knows, as [`transactions::Facts`](crate::vendor::transactions::Facts). Returns whether the drive knows it, too. Takes
+    /// no time.
+    fn identify(&self, facts: &mut dyn Any) -> bool;
 
     /// Non-posted read through the byte window; pushes posted writes ahead of it. Returns when the data is there.
     ///

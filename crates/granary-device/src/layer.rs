@@ -28,6 +28,11 @@ macro_rules! forward_drive_call {
             self.$inner.info()
         }
     };
+    ($inner:ident identify) => {
+        fn identify(&self, facts: &mut dyn std::any::Any) -> bool {
+            self.$inner.identify(facts)
+        }
+    };
     ($inner:ident load) => {
         fn load(
             &self,
@@ -233,6 +238,10 @@ macro_rules! plain_chains {
         fn look_ahead_lines(&self, _at: &[$crate::units::ByteAddr]) {}
 
         fn wants_attention(&self) -> bool {
+            false
+        }
+
+        fn identify(&self, _facts: &mut dyn std::any::Any) -> bool {
             false
         }
     };

@@ -63,7 +63,14 @@ impl Port {
     /// Whether the drive answers a vendor command of this name.
     #[inline]
     pub fn offers(&self, name: &str) -> bool {
-        self.info().offers.iter().any(|some| some.contains(&name))
+        self.info().answers(name)
+    }
+
+    /// What the drive says of its firmware's own; the default where it has none of that.
+    pub fn identify<F: Any + Default>(&self) -> F {
+        let mut facts = F::default();
+        self.drive().identify(&mut facts);
+        facts
     }
 
     /// An extension of the drive; `None`: its firmware lacks it.

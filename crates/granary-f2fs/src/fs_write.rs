@@ -122,7 +122,7 @@ impl F2fs {
     /// # Errors
     /// `Corrupt` where BAM names what cannot be; the drive's.
     pub(crate) fn replay(&self, version: u64, rolled: &BTreeSet<u32>) -> Result<u32> {
-        if !self.port.info().bam || !self.options.fs_write_fsync {
+        if self.port.vendor::<Bam>().is_none() || !self.options.fs_write_fsync {
             return Ok(0);
         }
         let mut files: BTreeMap<u32, Told> = BTreeMap::new();

@@ -21,6 +21,7 @@ use crate::nat::Nat;
 use crate::options::MountOptions;
 use crate::segs::{Seg, Segs};
 use crate::{F2fs, LastCheckpoint, Memory, Space, Stats, discard, gc};
+use granary_device::vendor::pebble::{Bam, REMAP_KEEP};
 use granary_device::{DriveError, Port, Structure, Ticket};
 use granary_fs::Result;
 use granary_kit::{BlockCache, Generations};
@@ -261,10 +262,10 @@ fn node_summaries(port: &Port, geo: &Geometry, seg: &Seg, segno: u32, log: u8) -
 /// # Errors
 /// `Corrupt` where there is no sound F2FS; the drive's.
 pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
-    if options.remap_cleaning && port.info().names == 0 {
+    if options.remap_cleaning && !port.offers(REMAP_KEEP) {
         return Err(DriveError::Unsupported("REMAP keep command").into());
     }
-    if options.fs_write_fsync && !port.info().bam {
+    if options.fs_write_fsync && port.vendor::<Bam>().is_none() {
         return Err(DriveError::Unsupported("FS_WRITE command").into());
     }
     let geo = find_super(&port)?;

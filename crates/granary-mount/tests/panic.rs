@@ -34,7 +34,7 @@ impl Brittle {
 }
 
 impl Drive for Brittle {
-    granary_device::forward_drive!(inner: info, load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, identify, load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
 
     fn store_from(
         &self,

@@ -32,6 +32,7 @@ use crate::saved::layout::Layout;
 use granary_device::{DriveCounters, DriveError, Streamed, Vendor};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, Page, TxId};
+use std::any::Any;
 
 /// A personality of a drive: its firmware, which decides what is kept where. The drive around it does the link, the queues, what is
 /// in flight, and the processors' time of each command; pages that the firmware does not keep go to the [`Backend`].
@@ -47,6 +48,12 @@ pub trait Firmware: Send {
     /// Vendor commands that it answers, by their names: those of its transactions, if it has some, and those that it serves.
     fn offers(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Fills in what it says of its own ([`Drive::identify`](granary_device::Drive::identify)), where it knows the type of `facts`.
+    fn identify(&self, facts: &mut dyn Any) -> bool {
+        let _ = facts;
+        false
     }
 
     /// Does the background work whose time has come.
@@ -250,11 +257,6 @@ impl Clone for Box<dyn Firmware> {
 
 /// The write log's transactions (ByteFS section 4.3).
 pub trait Transactions {
-    /// Bytes that uncommitted transactions may take; 0: not known.
-    fn half(&self) -> u64 {
-        0
-    }
-
     /// When there is room for a COMMIT, from `t` on.
     ///
     /// # Errors

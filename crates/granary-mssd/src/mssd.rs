@@ -47,6 +47,7 @@ use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
 use queue::Queue;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -58,6 +59,8 @@ pub struct Mssd {
     at_clock: DriveConfig,
     /// But for the pages: what it is.
     info: DriveInfo,
+    /// Its firmware takes stores of transactions.
+    has_transactions: bool,
     pages: AtomicU64,
     state: Mutex<State>,
 }
@@ -129,14 +132,11 @@ impl Mssd {
             blocks: true,
             bytes: config.window,
             whole_lines: true,
-            write_log: firmware.transactions().is_some(),
-            log_half: firmware.transactions().map_or(0, |log| log.half()),
-            bam: config.firmware.bam.is_some(),
-            names: config.firmware.names() as u64,
             volatile_cache: config.firmware.volatile_cache,
             max_transfer: config.link.nvme.max_transfer,
-            offers: [firmware.offers(), if bam.is_some() { pebble::COMMANDS } else { &[] }],
+            offers: [firmware.offers(), bam.as_ref().map_or(&[], Bam::offers)],
         };
+        let has_transactions = firmware.transactions().is_some();
         let state = State {
             link: Link::new(&config.link),
             wc: WriteCombining::default(),
@@ -162,6 +162,7 @@ impl Mssd {
             at_clock: config.at_clock(),
             pages: AtomicU64::new(info.pages),
             info,
+            has_transactions,
             state: Mutex::new(state),
         }
     }
@@ -475,6 +476,17 @@ impl Drive for Mssd {
         DriveInfo { pages: self.pages(), ..self.info }
     }
 
+    fn identify(&self, facts: &mut dyn Any) -> bool {
+        let s = self.state.lock();
+        match (facts.downcast_mut::<pebble::Facts>(), &s.bam) {
+            (Some(facts), Some(bam)) => {
+                facts.names = bam.names().most();
+                true
+            }
+            _ => s.firmware.identify(facts),
+        }
+    }
+
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         self.byte_range(at, out.len())?;
         self.call(now, |s| s.load(&self.at_clock, now, at, out, what))
@@ -490,7 +502,7 @@ impl Drive for Mssd {
         what: Structure,
     ) -> Result<Nanos, DriveError> {
         self.byte_range(at, data.len())?;
-        if tx != TxId::NONE && !self.info.write_log {
+        if tx != TxId::NONE && !self.has_transactions {
             return Err(DriveError::Unsupported("transactions"));
         }
         self.call(now, |s| s.store(&self.at_clock, core, now, at, data, tx, what))
@@ -587,6 +599,7 @@ impl Drive for Mssd {
             config: RwLock::new(self.config()),
             at_clock: self.at_clock.clone(),
             info: self.info,
+            has_transactions: self.has_transactions,
             pages: AtomicU64::new(self.pages()),
             state: Mutex::new(s.clone()),
         }))

@@ -26,6 +26,7 @@ use crate::segments::Segments;
 use crate::state::{INODES, State, ifile_of};
 use crate::tree::Tree;
 use crate::{Nilfs2, Stats};
+use granary_device::vendor::pebble::Bam;
 use granary_device::{Port, Structure};
 use granary_fs::{FsError, Result, Time};
 use granary_kit::Generations;
@@ -239,7 +240,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
             recovery.orphans = state.free_orphans(&media)?;
         }
     }
-    let media_has_bam = media.port.info().bam;
+    let media_has_bam = media.port.vendor::<Bam>().is_some();
     let fs = Arc::new(Nilfs2 {
         media,
         generations: Generations::of_mount(state.cno),

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 fn random_options(s: &mut Stream, drive: &Arc<dyn Drive>) -> MountOptions {
-    let variant = match drive.info().write_log {
+    let variant = match drive.info().answers("COMMIT") {
         false => Variant::Dual,
         true if s.chance(0.2) => Variant::Log,
         true => Variant::Full,

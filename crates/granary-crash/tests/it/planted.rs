@@ -97,7 +97,7 @@ impl Forgetful {
 }
 
 impl Drive for Forgetful {
-    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: identify, load, flush_lines, load_pages, load_known, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, traffic, counters, counters_at, check);
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
         if self.forgets(Bug::LostFence, 20) { Ok(now) } else { self.inner.verify(now) }

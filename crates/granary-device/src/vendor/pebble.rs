@@ -10,7 +10,20 @@ use granary_sim::HostCosts;
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page};
 
 /// The names of the commands.
-pub const COMMANDS: &[&str] = &["FS_WRITE", "REMAP", "REMAP keep", "BAM_RESET", "BAM_NAMES", "BAM_READ"];
+pub const COMMANDS: &[&str] = &["FS_WRITE", "REMAP", "BAM_RESET", "BAM_READ", "REMAP keep", "BAM_NAMES"];
+
+/// Of these, the ones that a drive without room for second names of pages has.
+pub const NAMELESS: &[&str] = COMMANDS.split_at(4).0;
+
+/// The command that gives pages second names.
+pub const REMAP_KEEP: &str = COMMANDS[4];
+
+/// What the drive says of its tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Second names of pages that there is room for; 0: it has no [`REMAP_KEEP`].
+    pub names: u64,
+}
 
 /// An entry of BAM: a page that FS_WRITE brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +34,7 @@ pub struct BamEntry {
     pub offset: u32,
     /// Where the block is now.
     pub lpa: Lpa,
-    /// How much of it is the file's. A drive without room for names ([`DriveInfo::names`](crate::DriveInfo::names)) knows only [`FileEnd::WHOLE`].
+    /// How much of it is the file's. A drive without room for names ([`Facts::names`]) knows only [`FileEnd::WHOLE`].
     pub end: FileEnd,
 }
 
@@ -162,7 +175,7 @@ impl Vendor for Remap {
 
 impl Vendor for RemapKeep {
     fn name(&self) -> &'static str {
-        "REMAP keep"
+        REMAP_KEEP
     }
 
     fn host_cost(&self, costs: &HostCosts) -> Nanos {
@@ -338,10 +351,10 @@ mod tests {
         let pebble: [(&dyn Vendor, u64); 6] = [
             (&fs_write(), 53),
             (&remap, 3),
-            (&RemapKeep { ranges: Vec::new() }, 3),
             (&BamReset, 0),
-            (&BamNames::default(), 50),
             (&BamRead::default(), 50),
+            (&RemapKeep { ranges: Vec::new() }, 3),
+            (&BamNames::default(), 50),
         ];
         let own: [(&dyn Vendor, u64); 2] = [(&Commit { tx: granary_units::TxId(1) }, 0), (&Recover, 0)];
         for (commands, names) in [(&pebble[..], COMMANDS), (&own, transactions::COMMANDS)] {

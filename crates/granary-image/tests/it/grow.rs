@@ -28,7 +28,7 @@ fn open(host: &MemoryHost) -> Result<(Image, Arc<dyn Drive>), ImageError> {
 
 fn open_as(host: &MemoryHost, options: OpenOptions) -> Result<(Image, Arc<dyn Drive>), ImageError> {
     let (image, drive) = Image::open_on(Arc::new(host.clone()), options).map(with_ssd)?;
-    if drive.info().write_log {
+    if drive.info().answers("COMMIT") {
         drive.submit(Nanos::ZERO, Command::Vendor(&mut Recover)).expect("recovered");
     }
     Ok((image, drive))

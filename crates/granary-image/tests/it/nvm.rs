@@ -269,7 +269,7 @@ impl Rig {
     fn content(devices: &Devices, has_ssd: bool) -> (Vec<Page>, Vec<u64>) {
         let mut blocks = vec![Page::ZERO; if has_ssd { BLOCKS as usize } else { 0 }];
         if let Some(ssd) = devices.get(Role::Ssd).map(|port| port.drive()) {
-            if ssd.info().write_log {
+            if ssd.info().answers("COMMIT") {
                 ssd.submit(Nanos::ZERO, Command::Vendor(&mut Recover)).expect("recovered");
             }
             for (lpa, out) in (0..).zip(blocks.iter_mut()) {

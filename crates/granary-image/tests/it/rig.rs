@@ -158,10 +158,10 @@ impl Rig {
     fn command(&mut self, rng: &mut Stream, next: &mut Content) -> Result<(), DriveError> {
         let (drive, now) = (self.drive(), self.now);
         let submit = |command| drive.submit(now, command).map(drop);
-        if drive.info().bam && rng.chance(0.3) {
+        if drive.info().answers("FS_WRITE") && rng.chance(0.3) {
             return self.bam_command(rng, next);
         }
-        let kinds = match self.drive().info().write_log {
+        let kinds = match self.drive().info().answers("COMMIT") {
             _ if self.dense => 4,
             true => 12,
             false => 8,
@@ -249,7 +249,7 @@ impl Rig {
                 }
                 done
             }
-            9..12 if drive.info().names > 0 => self.keep(rng, next),
+            9..12 if drive.info().answers("REMAP keep") => self.keep(rng, next),
             9..19 => {
                 // Many at a time now and then, a third of them overlapping.
                 let most = if rng.chance(0.1) { last / 3 } else { 5 };
@@ -285,7 +285,7 @@ impl Rig {
     /// Pages with several names: older, newest.
     fn names(&self) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
-        if self.drive().info().names > 0 {
+        if self.drive().info().answers("REMAP keep") {
             // A host that has stopped takes nothing more; whoever asks learns it from the command itself.
             if let Ok((names, _)) = BamNames::ask(&*self.drive(), self.now) {
                 out = names;
@@ -424,7 +424,7 @@ impl Rig {
     /// RECOVER, which the host may stop.
     pub fn half_recover(&mut self) {
         let drive = self.drive();
-        if drive.info().write_log {
+        if drive.info().answers("COMMIT") {
             let _ = drive.submit(self.now, Command::Vendor(&mut Recover));
         }
     }
@@ -435,7 +435,7 @@ impl Rig {
         let drive = self.drive();
         self.now = Nanos::from_secs(2);
         drive.check().expect("consistent when opened");
-        if drive.info().write_log {
+        if drive.info().answers("COMMIT") {
             drive.submit(self.now, Command::Vendor(&mut Recover)).expect("recovered");
         }
         let pages = vec![Page::ZERO; self.config.pages() as usize];
@@ -444,7 +444,7 @@ impl Rig {
             let out = std::slice::from_mut(page);
             drive.submit(self.now, Command::Read { lpa: Lpa(l as u64), out, what: WHAT }).expect("readable");
         }
-        if drive.info().bam {
+        if drive.info().answers("FS_WRITE") {
             let (entries, _) = BamRead::ask(&*drive, self.now, None).expect("read");
             let pages = entries.len();
             found.blocks = entries.into_iter().map(|e| (e.lpa.0, (e.ino, e.offset))).collect();
@@ -460,7 +460,7 @@ impl Rig {
         assert!(
             misfits.contains(&None),
             "the drive (BAM: {}) holds no point of its history of {} commands; first wrong page at each: {misfits:?}",
-            drive.info().bam,
+            drive.info().answers("FS_WRITE"),
             history.len()
         );
         self.history = vec![found];

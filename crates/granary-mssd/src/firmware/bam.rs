@@ -36,6 +36,7 @@ pub mod space;
 
 use crate::config::BamConfig;
 use granary_device::BamCounters;
+use granary_device::vendor::pebble::{COMMANDS, NAMELESS};
 use granary_device::{BamEntry, DriveError, FileEnd};
 use granary_redo::redo::Redo;
 use granary_units::Lpa;
@@ -133,6 +134,11 @@ impl Bam {
             names: Names::new(names),
             inherited_names: 0,
         }
+    }
+
+    /// The commands that it serves.
+    pub fn offers(&self) -> &'static [&'static str] {
+        if self.names.most() > 0 { COMMANDS } else { NAMELESS }
     }
 
     /// What was counted.

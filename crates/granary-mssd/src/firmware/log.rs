@@ -45,7 +45,7 @@ use crate::firmware::{Backend, Firmware, Transactions};
 use crate::saved::layout::Layout;
 use cleaning::Cleaning;
 use given_up::GivenUp;
-use granary_device::vendor::transactions::COMMANDS;
+use granary_device::vendor::transactions::{COMMANDS, Facts};
 use granary_device::{DriveCounters, DriveError, LogCounters};
 use granary_flash::Cause;
 use granary_redo::redo::Redo;
@@ -54,6 +54,7 @@ use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId}
 use index::{Index, Versions};
 use region::Region;
 use rustc_hash::FxHashMap;
+use std::any::Any;
 use txlog::TxLog;
 
 /// The write log, its index, the TxLog.
@@ -268,6 +269,12 @@ impl Firmware for Log {
 
     fn offers(&self) -> &'static [&'static str] {
         COMMANDS
+    }
+
+    fn identify(&self, facts: &mut dyn Any) -> bool {
+        let Some(facts) = facts.downcast_mut::<Facts>() else { return false };
+        facts.half = self.size / 2;
+        true
     }
 
     fn pump(&mut self, be: &mut Backend, now: Nanos) {
@@ -510,10 +517,6 @@ impl Firmware for Log {
 }
 
 impl Transactions for Log {
-    fn half(&self) -> u64 {
-        self.size / 2
-    }
-
     fn commit_room(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
         let mut free = t;
         while !self.txlog.has_room() && !self.txlog.contains(tx) {

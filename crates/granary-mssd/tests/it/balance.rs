@@ -153,7 +153,7 @@ fn every_sum_balances_on_any_drive_after_any_workload() {
             now: Nanos::ZERO,
             pages: drive.info().pages,
             log,
-            bam: drive.info().bam,
+            bam: drive.info().answers("FS_WRITE"),
             sent: [0; 4],
             held: BTreeSet::new(),
             tx: 0,

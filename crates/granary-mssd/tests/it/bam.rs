@@ -103,7 +103,7 @@ impl Rig {
     fn new(mode: Mode, seed: u64) -> Rig {
         let drive = Mssd::new(&config(mode)).expect("valid");
         drive.track_in_flight(!seed.is_multiple_of(4));
-        assert!(drive.info().bam);
+        assert!(drive.info().answers("FS_WRITE"));
         let pages = drive.info().pages as usize;
         let model = State { words: vec![None; pages], entries: Vec::new(), files: Vec::new() };
         let rng = Stream::new(seed, "bam");
@@ -438,7 +438,7 @@ fn a_reset_takes_the_same_time_whatever_there_is() {
 #[test]
 fn a_drive_without_bam_says_so() {
     let d = drive(&DriveConfig::tiny(Mode::Cache));
-    assert!(!d.info().bam);
+    assert!(!d.info().answers("FS_WRITE"));
     let pages = [Page::word(1)];
     for command in [
         Command::Vendor(&mut FsWrite {

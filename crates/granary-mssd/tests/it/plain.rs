@@ -1,5 +1,6 @@
 //! Plain SSDs: no window, mapping units, volatile caches, SATA.
 
+use granary_device::vendor::transactions::Facts;
 use granary_device::{Command, Drive, DriveError, Port, Structure::Data};
 use granary_flash::Cause;
 use granary_mssd::{DriveConfig, Mode, Mssd};
@@ -30,7 +31,7 @@ fn word(d: &Mssd, lpa: u64) -> u64 {
 fn a_plain_ssd_has_no_byte_interface() {
     let d = drive(|_| {});
     let info = d.info();
-    assert!(info.blocks && !info.bytes && !info.write_log);
+    assert!(info.blocks && !info.bytes && !info.answers("COMMIT"));
     let now = Nanos::ZERO;
     let refused =
         |r: Result<Nanos, DriveError>| assert!(matches!(r, Err(DriveError::Unsupported(_))), "{r:?}");
@@ -39,6 +40,19 @@ fn a_plain_ssd_has_no_byte_interface() {
     refused(d.flush_lines(now, ByteAddr(0), 64));
     refused(d.verify(now));
     assert_eq!(d.traffic().read() + d.traffic().written(), 0);
+}
+
+/// Facts of a firmware's own go through ports and drives that know nothing of them; one that has none of it says so.
+#[test]
+fn a_firmware_says_of_itself_what_no_list_of_features_has() {
+    let config = DriveConfig::tiny(Mode::Log);
+    let log: Arc<dyn Drive> = Arc::new(Mssd::new(&config).expect("valid"));
+    let half = config.firmware.log_region.0 / 2;
+    assert_eq!(Port::new(Arc::clone(&log)).identify::<Facts>(), Facts { half });
+    assert!(log.identify(&mut Facts::default()) && !log.identify(&mut 0u8));
+    let plain: Arc<dyn Drive> = Arc::new(drive(|_| {}));
+    assert!(!plain.identify(&mut Facts::default()));
+    assert_eq!(Port::new(plain).identify::<Facts>(), Facts::default());
 }
 
 /// A part of a mapping unit makes the drive read and program the rest; whole units do not.

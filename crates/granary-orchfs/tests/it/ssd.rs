@@ -20,7 +20,7 @@ struct Watched {
 }
 
 impl Drive for Watched {
-    granary_device::forward_drive!(inner: info, load, store_from, flush_lines, stream, load_pages, load_known, verify,
+    granary_device::forward_drive!(inner: info, identify, load, store_from, flush_lines, stream, load_pages, load_known, verify,
         look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters,
         counters_at, check);
 

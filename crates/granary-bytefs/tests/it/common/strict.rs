@@ -108,7 +108,6 @@ impl Drive for StrictDrive {
             pages: self.pages,
             blocks: true,
             bytes: true,
-            write_log: true,
             offers: [COMMANDS, &[]],
             max_transfer: 256,
             ..DriveInfo::default()

@@ -5,7 +5,7 @@
 //!   recovery    pairs of names ── Bam::settle_names ──> of each pair the name that nothing leads to is trimmed, then BAM_RESET
 //! ```
 
-use super::{Bam, BamName, RemapRange};
+use super::{Bam, BamName, REMAP_KEEP, RemapRange};
 use crate::drive::DriveError;
 use crate::port::Ticket;
 use crate::structure::Structure;
@@ -34,7 +34,7 @@ impl Bam<'_> {
     /// The drive's.
     pub fn settle_names(&self, valid: impl Fn(Lpa) -> bool) -> Result<(), DriveError> {
         let port = self.port;
-        if port.info().names == 0 {
+        if !port.offers(REMAP_KEEP) {
             return Ok(());
         }
         let mut names: Vec<Lpa> = self.names()?.into_iter().flat_map(|n| [n.src, n.dst]).collect();

@@ -77,6 +77,11 @@ impl Names {
         Names { most: most as usize, ..Names::default() }
     }
 
+    /// How many there is room for.
+    pub fn most(&self) -> u64 {
+        self.most as u64
+    }
+
     /// Number of names.
     pub fn len(&self) -> usize {
         self.table.len()

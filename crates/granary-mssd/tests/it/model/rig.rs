@@ -147,7 +147,7 @@ impl Model {
     /// A drive whose flash fails as `faults` says.
     pub fn on(config: &DriveConfig, seed: u64, faults: Option<Faults>) -> Model {
         let drive = Mssd::new(config).expect("valid");
-        let (faulty, drive_has_bam) = (faults.is_some(), drive.info().bam);
+        let (faulty, drive_has_bam) = (faults.is_some(), drive.info().answers("FS_WRITE"));
         drive.set_faults(faults);
         drive.track_in_flight(true);
         let zero = Line { durable: [0; LINE_SIZE], maybe: Vec::new(), live: [0; LINE_SIZE] };

@@ -132,7 +132,7 @@ impl Tape {
 }
 
 impl Drive for Tape {
-    granary_device::forward_drive!(inner: info, load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, identify, load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
 
     // The block interface is all that a kernel's file system has.
     fn store_from(
