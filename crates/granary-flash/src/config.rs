@@ -10,11 +10,9 @@ mod timing;
 
 use crate::error::FlashError;
 use crate::faults::ErrorConfig;
-use crate::ftl::policy::{CostBenefit, Greedy, Victims};
 pub use geometry::Geometry;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 pub use striping::Striping;
 pub use timing::{NandTiming, PlaneMode};
 
@@ -23,25 +21,15 @@ fn product(parts: impl Iterator<Item = u32>) -> u64 {
     parts.fold(1, |all, n| all.saturating_mul(n as u64))
 }
 
-/// Which closed block gc empties next, by name. A drive may bring another one ([`Victims`]).
+/// Which closed block gc empties next, by name. A drive may bring another one ([`Victims`](crate::Victims)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcPolicy {
     /// The one with the fewest live pages.
     #[default]
     Greedy,
-    /// The one with the largest benefit for its cost ([`CostBenefit`]).
+    /// The one with the largest benefit for its cost ([`CostBenefit`](crate::CostBenefit)).
     CostBenefit,
-}
-
-impl GcPolicy {
-    /// The policy of this name.
-    pub fn victims(self) -> Arc<dyn Victims> {
-        match self {
-            GcPolicy::Greedy => Arc::new(Greedy),
-            GcPolicy::CostBenefit => Arc::new(CostBenefit),
-        }
-    }
 }
 
 /// A flash array and its FTL.
@@ -73,6 +61,10 @@ pub struct FtlConfig {
     /// Log cleaning and recovery fill blocks of their own, apart from the host's; costs one more block in each plane.
     #[serde(default)]
     pub log_stream: bool,
+    /// Data that overwrites fills blocks of its own ([`UpdatesApart`](crate::UpdatesApart)), in place of what `log_stream` puts there;
+    /// costs as much.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub update_stream: bool,
     /// How gc chooses its victims.
     #[serde(default)]
     pub gc_policy: GcPolicy,
@@ -114,6 +106,10 @@ fn page_unit() -> Bytes {
     Bytes(PAGE_SIZE as u64)
 }
 
+fn is_false(set: &bool) -> bool {
+    !set
+}
+
 fn is_page(unit: &Bytes) -> bool {
     *unit == page_unit()
 }
@@ -151,9 +147,14 @@ fn default_wear_gap() -> u32 {
 
 impl FtlConfig {
     /// Blocks of a plane that can hold no data for good: three open blocks (host, gc, cold data) and a free one kept for gc;
-    /// a fourth open block where log cleaning has its own.
+    /// a fourth open block where some of the new data has its own.
     pub(crate) fn working_blocks(&self) -> u32 {
-        4 + self.log_stream as u32
+        4 + self.has_second_stream() as u32
+    }
+
+    /// Whether some of the new data has blocks of its own.
+    pub fn has_second_stream(&self) -> bool {
+        self.log_stream || self.update_stream
     }
 
     /// This geometry and timing with the default over-provisioning and gc thresholds.
@@ -167,6 +168,7 @@ impl FtlConfig {
             wear_gap: default_wear_gap(),
             striping: Striping::default(),
             log_stream: false,
+            update_stream: false,
             gc_policy: GcPolicy::default(),
             idle_gc: Nanos::ZERO,
             idle_gc_stop: 0,

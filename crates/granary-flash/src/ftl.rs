@@ -43,9 +43,8 @@ use crate::medium::{BlockNo, Medium, RamMedium};
 use crate::nand::{Nand, NandStats};
 use alloc::{Plane, Stream};
 use granary_units::{Lpa, Nanos, Page, Ppa, large_pages};
-use policy::Victims;
+use policy::Policies;
 use serde::Serialize;
-use std::sync::Arc;
 pub(crate) use victims::LiveMap;
 use victims::ValidCounts;
 
@@ -83,7 +82,9 @@ pub struct Ftl<M = RamMedium> {
     read_only: bool,
     counters: FlashCounters,
     /// Which block gc empties next.
-    victims: Arc<dyn Victims>,
+    policies: Policies,
+    /// The leveling of the policies ever moves anything.
+    levels: bool,
     /// Where the policy needs ages: of each block, the sequence number at which the youngest of its data was written. Else empty.
     youngest: Vec<u64>,
     /// When everything asked for so far is done.
@@ -129,7 +130,7 @@ impl<M: Medium> Ftl<M> {
     fn blank(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
         let nand = Nand::new(config, medium)?;
         let geometry = config.geometry;
-        let victims = config.gc_policy.victims();
+        let policies = Policies::of(config);
         Ok(Ftl {
             config: *config,
             nand,
@@ -145,18 +146,20 @@ impl<M: Medium> Ftl<M> {
             lost_blocks: 0,
             read_only: false,
             counters: FlashCounters::default(),
-            youngest: vec![0; if victims.needs_ages() { geometry.blocks() as usize } else { 0 }],
-            victims,
+            youngest: vec![0; if policies.victims.needs_ages() { geometry.blocks() as usize } else { 0 }],
+            levels: policies.leveling.is_on(),
+            policies,
             busy_until: Nanos::ZERO,
             moving: gc::Batch::new(),
         })
     }
 
-    /// Lets gc follow this policy from now on. Data that is there already counts as old.
-    pub fn choose_victims(&mut self, victims: Arc<dyn Victims>) {
-        let ages = if victims.needs_ages() { self.config.geometry.blocks() as usize } else { 0 };
+    /// Follows these policies from now on. Data that is there already counts as old, and stays where it is.
+    pub fn follow(&mut self, policies: Policies) {
+        let ages = if policies.victims.needs_ages() { self.config.geometry.blocks() as usize } else { 0 };
         self.youngest.resize(ages, 0);
-        self.victims = victims;
+        self.levels = policies.leveling.is_on();
+        self.policies = policies;
     }
 
     /// From now on flash operations fail as `faults` says; `None` for never.
@@ -273,7 +276,7 @@ impl<M: Medium> Ftl<M> {
         let l = self.index(lpa)?;
         self.writable()?;
         self.catch_up(now)?;
-        let stream = self.stream_of(cause);
+        let stream = self.stream_of(cause, self.l2p[l as usize] != 0);
         loop {
             let plane = self.next_plane(now, stream)?;
             let done = self.append(now, plane, stream, l, &page, cause)?;

@@ -46,7 +46,9 @@ pub use config::{FtlConfig, GcPolicy, Geometry, NandTiming, PlaneMode, Striping}
 pub use counters::{Cause, FlashCounters};
 pub use error::FlashError;
 pub use faults::{ErrorConfig, FaultRates, Faults};
-pub use ftl::policy::{Blocks, Candidate, CostBenefit, Greedy, Victims};
+pub use ftl::policy::placement::{LogApart, Placement, UpdatesApart};
+pub use ftl::policy::wear::{Gap, Leveling, Off};
+pub use ftl::policy::{Blocks, Candidate, CostBenefit, Greedy, Policies, Victims};
 pub use ftl::{Ftl, Wear};
 pub use medium::{BlockHeader, BlockNo, Medium, NoData, Oob, RamMedium};
 pub use nand::{Nand, NandStats};

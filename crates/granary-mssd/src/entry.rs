@@ -5,9 +5,8 @@ use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::firmware::{Backend, Firmware};
 use crate::mssd::Mssd;
-use granary_flash::{FlashError, FtlConfig, Victims};
+use granary_flash::{FlashError, FtlConfig, Policies};
 use granary_units::Bytes;
-use std::sync::Arc;
 
 /// A firmware, as registries list it.
 #[derive(Clone, Copy)]
@@ -25,8 +24,8 @@ pub struct DriveEntry {
     /// # Errors
     /// [`ConfigError`]: the configuration is none for it.
     pub firmware: fn(&DriveConfig) -> Result<Box<dyn Firmware>, ConfigError>,
-    /// Its own policy of gc; `None`: the one that the configuration names.
-    pub victims: Option<fn() -> Arc<dyn Victims>>,
+    /// Its own policies of gc, placement and wear; `None`: those that the configuration names.
+    pub policies: Option<fn(&FtlConfig) -> Policies>,
 }
 
 impl DriveEntry {
@@ -55,8 +54,8 @@ impl DriveEntry {
         let config = config.clone().with_mode(Mode::named(self.name));
         config.validate()?;
         let backend = flash(&config.flash, config.firmware.write_buffer)?;
-        let victims = self.victims.map(|victims| victims());
-        Ok(Mssd::with_firmware(&config, (self.firmware)(&config)?, victims, backend))
+        let policies = self.policies.map(|policies| policies(&config.flash));
+        Ok(Mssd::with_firmware(&config, (self.firmware)(&config)?, policies, backend))
     }
 
     /// The entry that a configuration names.
@@ -80,7 +79,7 @@ pub const LOG: DriveEntry = DriveEntry {
     options: &["log_region", "txlog", "clean_threshold_permille"],
     on_images: true,
     firmware: |config| Ok(Box::new(Log::new(&config.at_clock()))),
-    victims: None,
+    policies: None,
 };
 
 /// The baselines' page cache.
@@ -90,5 +89,5 @@ pub const CACHE: DriveEntry = DriveEntry {
     options: &["cache", "cache_write_ack", "volatile_cache", "tears_pages", "flush_cost"],
     on_images: true,
     firmware: |config| Ok(Box::new(Cache::new(config))),
-    victims: None,
+    policies: None,
 };

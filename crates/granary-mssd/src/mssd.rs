@@ -42,7 +42,7 @@ use granary_device::vendor::pebble::{self, BamNames, BamRead, BamReset, FsWrite,
 use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
 use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, RemapRange, Streamed, Vendor};
-use granary_flash::Victims;
+use granary_flash::Policies;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
@@ -102,15 +102,15 @@ impl Mssd {
         DriveEntry::of(&[LOG, CACHE], config)?.make(config)
     }
 
-    /// A new drive of a configuration that has been validated, with its firmware, its policy of gc where that has its own, its write
+    /// A new drive of a configuration that has been validated, with its firmware, its policies where that has its own, its write
     /// buffer and flash.
     pub(crate) fn with_firmware(
         config: &DriveConfig,
         firmware: Box<dyn Firmware>,
-        victims: Option<Arc<dyn Victims>>,
+        policies: Option<Policies>,
         mut backend: Backend,
     ) -> Mssd {
-        victims.into_iter().for_each(|victims| backend.ftl_mut().choose_victims(victims));
+        policies.into_iter().for_each(|policies| backend.ftl_mut().follow(policies));
         let bam =
             config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.firmware.names(), config.pages()));
         Mssd::over(config, firmware, bam, backend)

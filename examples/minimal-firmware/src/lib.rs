@@ -12,7 +12,7 @@
 
 use granary_device::vendor::Extension;
 use granary_device::{DriveError, Port, Vendor};
-use granary_flash::{Blocks, Cause, Victims};
+use granary_flash::{Blocks, Cause, Policies, Victims};
 use granary_mssd::{Backend, DriveEntry, Firmware};
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, Nanos, Page, Payload, TxId};
@@ -29,7 +29,7 @@ pub const ENTRY: DriveEntry = DriveEntry {
     options: &[],
     on_images: false,
     firmware: |_| Ok(Box::new(Minimal::default())),
-    victims: Some(|| Arc::new(Oldest)),
+    policies: Some(|flash| Policies { victims: Arc::new(Oldest), ..Policies::of(flash) }),
 };
 
 /// A run of lines that was posted and not verified: a power failure loses it, or does not.

@@ -133,8 +133,8 @@ fn its_own_policy_of_gc_is_asked() {
     let copied = |own: bool| {
         let mut config = DriveConfig::tiny(Mode::Cache);
         config.flash.over_provisioning_permille = 150;
-        let victims = ENTRY.victims.filter(|_| own);
-        let drive = DriveEntry { victims, ..ENTRY }.make(&config).expect("a drive");
+        let policies = ENTRY.policies.filter(|_| own);
+        let drive = DriveEntry { policies, ..ENTRY }.make(&config).expect("a drive");
         let pages = config.pages();
         let (mut now, mut random) = (Nanos::ZERO, Stream::new(3, "gc"));
         for n in 0..pages * 8 {

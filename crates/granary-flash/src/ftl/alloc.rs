@@ -1,7 +1,7 @@
 //! Where the next page goes: planes in turn, one open block per plane and stream, least-worn free blocks first.
 //!
 //! ```text
-//!   host, log:    order[cursor], [cursor+1]...  first plane with room in its open block, or with a free block
+//!   host, apart:  order[cursor], [cursor+1]...  first plane with room in its open block, or with a free block
 //!                                               beyond the one that belongs to gc; a cursor for each stream
 //!   gc copies:    the victim's own plane        its open gc block, else a free block, else any other plane
 //! ```
@@ -27,19 +27,19 @@ use std::collections::BinaryHeap;
 /// Who fills an open block. Data that gc moves has outlived its neighbours: it is kept apart from new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// New data of the host; of log cleaning too unless it has a stream of its own.
+    /// New data, but for what is [`Stream::Apart`].
     Host,
     /// Live pages of gc victims and of failing blocks.
     Gc,
     /// Data that static wear leveling found lying still.
     Cold,
-    /// New data that comes out of the firmware's log ([`crate::FtlConfig::log_stream`]).
-    Log,
+    /// New data that is kept apart from the rest ([`crate::Placement`]).
+    Apart,
 }
 
 impl Stream {
     pub(crate) const COUNT: usize = 4;
-    pub(crate) const ALL: [Stream; Stream::COUNT] = [Stream::Host, Stream::Gc, Stream::Cold, Stream::Log];
+    pub(crate) const ALL: [Stream; Stream::COUNT] = [Stream::Host, Stream::Gc, Stream::Cold, Stream::Apart];
 
     /// Whether its data comes from another flash block.
     pub(crate) fn moves(self) -> bool {
@@ -119,12 +119,13 @@ pub(crate) struct Plane {
 }
 
 impl<M: Medium> Ftl<M> {
-    /// The stream that new data for `cause` belongs to.
+    /// The stream that new data for `cause` belongs to; `overwrites`: its page has content.
     #[inline]
-    pub(super) fn stream_of(&self, cause: Cause) -> Stream {
-        match cause {
-            Cause::LogCleaning | Cause::Recovery if self.config.log_stream => Stream::Log,
-            _ => Stream::Host,
+    pub(super) fn stream_of(&self, cause: Cause, overwrites: bool) -> Stream {
+        let has_second = self.config.has_second_stream();
+        match has_second && self.policies.placement.is_apart(cause, overwrites) {
+            true => Stream::Apart,
+            false => Stream::Host,
         }
     }
 

@@ -41,7 +41,8 @@ impl<M: Medium> Ftl<M> {
         let first = self.range(first, n)?;
         self.writable()?;
         let row = self.planes.len() as u32 * self.config.geometry.pages_per_block;
-        let stream = self.stream_of(cause);
+        // Rows are filled only where nothing is.
+        let stream = self.stream_of(cause, false);
         self.without_time(|ftl| {
             let (mut l, end) = (first as u64, first as u64 + n);
             while l < end {
@@ -87,7 +88,7 @@ impl<M: Medium> Ftl<M> {
                 && p.job.is_none()
                 && !p.collecting
                 && p.retiring.is_empty()
-                && (p.erases_unlooked < WEAR_LOOK || self.config.wear_gap == 0)
+                && (p.erases_unlooked < WEAR_LOOK || !self.levels)
         };
         !self.nand.has_faults() && unmapped() && self.planes.iter().all(quiet)
     }

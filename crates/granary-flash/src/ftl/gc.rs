@@ -9,7 +9,7 @@
 //! - *gc*: the closed block with the fewest live pages (greedy) or with the best ratio of benefit to cost
 //!   ([`GcPolicy`]), from `gc_start` free blocks down until `gc_stop` up;
 //! - *retire*: a block with a failed program; its data moves, then it is marked bad;
-//! - *wear*: a closed block that has been erased `wear_gap` times less than the most erased one; its cold data moves
+//! - *wear*: a closed block that has been erased much less often than the most erased one ([`crate::Leveling`]); its cold data moves
 //!   to a worn block, and the block takes part in the traffic again. A hand goes round the plane's blocks to find it.
 //!
 //! Each host write to the plane pays a share of the job: as many copies as one page of its gain costs. So a write
@@ -124,7 +124,7 @@ impl<M: Medium> Ftl<M> {
             || p.job.is_some()
             || p.collecting
             || !p.retiring.is_empty()
-            || (p.erases_unlooked >= WEAR_LOOK && self.config.wear_gap > 0)
+            || (p.erases_unlooked >= WEAR_LOOK && self.levels)
     }
 
     /// Pages that emptying the best victim of a plane gains; none where no victim has a stale page. A job that has
@@ -386,8 +386,7 @@ impl<M: Medium> Ftl<M> {
     fn wear_job(&mut self, plane: u32) -> Option<Job> {
         let (from, end) = self.blocks_of(plane);
         let p = &mut self.planes[plane as usize];
-        let gap = self.config.wear_gap;
-        if gap == 0 || p.erases_unlooked < WEAR_LOOK || p.free.len() <= self.config.gc_start {
+        if !self.levels || p.erases_unlooked < WEAR_LOOK || p.free.len() <= self.config.gc_start {
             return None;
         }
         p.erases_unlooked = 0;
@@ -398,7 +397,7 @@ impl<M: Medium> Ftl<M> {
             .filter(|&b| self.valid.is_candidate(b))
             .map(|b| (self.nand.header(BlockNo(b)).erases, b))
             .min()?;
-        if most - erases <= gap {
+        if !self.policies.leveling.moves(erases, most) {
             return None;
         }
         self.valid.withdraw(block);
@@ -416,7 +415,7 @@ impl<M: Medium> Ftl<M> {
             now: self.seq,
             youngest: self.youngest.get(from as usize..end as usize).unwrap_or_default(),
         };
-        let block = self.victims.choose(&blocks)?;
+        let block = self.policies.victims.choose(&blocks)?;
         let is_one = (from..end).contains(&block) && self.valid.is_candidate(block);
         is_one.then(|| (block, self.valid.get(block)))
     }

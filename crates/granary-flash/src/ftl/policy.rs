@@ -1,11 +1,45 @@
-//! [`Victims`]: which closed block gc empties next. A drive may bring a policy of its own.
+//! [`Policies`]: what an FTL decides by policies that a configuration names, or a drive brings; [`Victims`]: which closed block
+//! gc empties next.
 //!
 //! ```text
 //!   gc of a plane needs a block ── Blocks: the plane's closed blocks, their live pages, their ages ──> Victims::choose
 //! ```
 
+pub(crate) mod placement;
+pub(crate) mod wear;
+
 use super::victims::ValidCounts;
+use crate::config::{FtlConfig, GcPolicy};
+use placement::{LogApart, Placement, UpdatesApart};
 use std::fmt::Debug;
+use std::sync::Arc;
+use wear::{Gap, Leveling, Off};
+
+/// The policies of an FTL.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// Which block gc empties next.
+    pub victims: Arc<dyn Victims>,
+    /// Which new data has blocks of its own; counts only where the configuration has a second stream
+    /// ([`FtlConfig::has_second_stream`]), as that takes a block of each plane.
+    pub placement: Arc<dyn Placement>,
+    /// When data that lies still moves.
+    pub leveling: Arc<dyn Leveling>,
+}
+
+impl Policies {
+    /// Those that a configuration names.
+    pub fn of(config: &FtlConfig) -> Policies {
+        Policies {
+            victims: match config.gc_policy {
+                GcPolicy::Greedy => Arc::new(Greedy),
+                GcPolicy::CostBenefit => Arc::new(CostBenefit),
+            },
+            placement: if config.update_stream { Arc::new(UpdatesApart) } else { Arc::new(LogApart) },
+            leveling: if config.wear_gap > 0 { Arc::new(Gap(config.wear_gap)) } else { Arc::new(Off) },
+        }
+    }
+}
 
 /// The blocks of a plane, as a policy sees them.
 pub struct Blocks<'a> {

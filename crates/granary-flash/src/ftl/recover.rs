@@ -221,8 +221,8 @@ impl<M: Medium> Ftl<M> {
         // Roomiest last.
         partial.sort_by_key(|o| (std::cmp::Reverse(o.used), o.block));
         let mut open = [Open::NONE; Stream::COUNT];
-        for stream in [Stream::Gc, Stream::Host, Stream::Cold, Stream::Log] {
-            if stream != Stream::Log || self.config.log_stream {
+        for stream in [Stream::Gc, Stream::Host, Stream::Cold, Stream::Apart] {
+            if stream != Stream::Apart || self.config.has_second_stream() {
                 open[stream as usize] = partial.pop().unwrap_or(Open::NONE);
             }
         }

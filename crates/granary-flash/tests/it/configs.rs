@@ -84,6 +84,7 @@ fn configurations_differ_in_everything_that_is_drawn() {
         assert!((10..198).contains(&n), "{n} of 200");
     };
     some(|c| c.log_stream);
+    some(|c| c.update_stream);
     some(|c| c.gc_policy == granary_flash::GcPolicy::CostBenefit);
     some(|c| c.idle_gc > Nanos::ZERO);
     some(|c| c.plane_mode == granary_flash::PlaneMode::MultiPlane);

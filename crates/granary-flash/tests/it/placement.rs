@@ -1,8 +1,9 @@
 //! Where pages go: striping orders, streams of their own, least-worn blocks, bad blocks of the factory.
 
 use super::*;
-use granary_flash::{BlockNo, GcPolicy, Medium, RamMedium, Striping};
+use granary_flash::{BlockNo, GcPolicy, Medium, Placement, Policies, RamMedium, Striping};
 use granary_sim::rng::Stream;
+use std::sync::Arc;
 
 fn striped(name: &str) -> FtlConfig {
     let geometry =
@@ -83,6 +84,45 @@ fn log_cleaning_has_blocks_of_its_own_if_it_is_told_to() {
             (0..pages / 2).any(|a| (0..pages / 2).any(|b| stream(a) != stream(b) && block(a) == block(b)));
         assert_eq!(mixed, !own);
     }
+}
+
+/// What is overwritten again and again lies apart from what is written once, so gc copies less. A policy of a drive's own is asked
+/// in the same place.
+#[test]
+fn updates_have_blocks_of_their_own_if_they_are_told_to() {
+    #[derive(Debug)]
+    struct Never;
+    impl Placement for Never {
+        fn is_apart(&self, _: Cause, _: bool) -> bool {
+            false
+        }
+    }
+    let copied = |apart: bool, own: bool| {
+        let mut config = FtlConfig::new(geometry(2, 2, 32, 8), timing());
+        (config.update_stream, config.over_provisioning_permille, config.wear_gap) = (apart, 150, 0);
+        let mut ftl = Ftl::new(&config).expect("drive");
+        if own {
+            ftl.follow(Policies { placement: Arc::new(Never), ..Policies::of(&config) });
+        }
+        let pages = ftl.capacity_pages();
+        let mut rng = Stream::new(5, "updates");
+        // New pages come between updates of a few.
+        for i in 0..pages {
+            write(&mut ftl, Nanos::ZERO, Lpa(i), i);
+            for _ in 0..6 {
+                write(&mut ftl, Nanos::ZERO, Lpa(rng.below(i / 16 + 1)), i);
+            }
+            if i % 500 == 0 {
+                ftl.power_cycle(Nanos::ZERO, i % 1000 == 0).expect("power");
+                check(&ftl);
+            }
+        }
+        check(&ftl);
+        ftl.counters().programs(Cause::Gc)
+    };
+    let (mixed, apart, own) = (copied(false, false), copied(true, false), copied(true, true));
+    assert!(apart * 10 < mixed * 9, "{apart} pages copied, {mixed} where they are mixed");
+    assert!(own > apart, "{own} pages copied although nothing was apart, {apart} before");
 }
 
 /// Gc's copies are kept apart from new data.

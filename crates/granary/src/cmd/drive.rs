@@ -46,15 +46,22 @@ pub fn run(command: &DriveCommand) -> Result<(), Failure> {
 fn list() {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING);
-    table.set_header(["firmware", "commands", "options of [drive.firmware]", "images", "gc", "what it is"]);
+    table.set_header([
+        "firmware",
+        "commands",
+        "options of [drive.firmware]",
+        "images",
+        "policies",
+        "what it is",
+    ]);
     let or_none = |words: &[&str]| if words.is_empty() { "-".to_owned() } else { words.join(", ") };
     for entry in DRIVES {
         let firmware = (entry.firmware)(&DriveConfig::bytefs_emulator());
         let offers = firmware.map_or_else(|_| "?".to_owned(), |firmware| or_none(firmware.offers()));
-        let gc = if entry.victims.is_some() { "its own" } else { "gc_policy" };
+        let policies = if entry.policies.is_some() { "its own" } else { "[drive.flash]" };
         let images = if entry.on_images { "yes" } else { "no" };
         let options = or_none(entry.options);
-        table.add_row([entry.name, &offers, &options, images, gc, entry.about]);
+        table.add_row([entry.name, &offers, &options, images, policies, entry.about]);
     }
     outln!("{table}");
     outln!(

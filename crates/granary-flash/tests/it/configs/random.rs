@@ -50,6 +50,7 @@ pub fn flash(seed: u64) -> FtlConfig {
                 seed,
             };
         }
+        c.update_stream = among(0, 3) == 0;
         if c.validate().is_ok() {
             return c;
         }
