@@ -17,53 +17,72 @@ pub const VERSION: u32 = 3;
 /// What [`Answer::result`] is where the server leaves the call to the kernel's view.
 const KERNEL: i64 = i64::MIN;
 
-/// What can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Op {
+macro_rules! commands {
+    ($($(#[$meta:meta])* $name:ident = $number:literal, $what:ident;)*) => {
+        /// What can be asked for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Op {
+            $($(#[$meta])* $name = $number,)*
+        }
+
+        impl Op {
+            const ALL: [Op; [$($number),*].len()] = [$(Op::$name),*];
+
+            /// Whether it changes something, so that doing it twice is not doing it once.
+            pub fn changes(self) -> bool {
+                match self { $(Op::$name => commands!($what),)* }
+            }
+        }
+    };
+    (looks) => { false };
+    (changes) => { true };
+}
+
+commands! {
     /// Opens the file at a path that begins at the mount's root, of `len` bytes in the data area, with the `open(2)` flags
     /// `flags`, if it is the one that `stat(2)` numbers `ino`. Result: its handle.
-    Open = 1,
+    Open = 1, looks;
     /// Closes `handle`.
-    Close = 2,
+    Close = 2, looks;
     /// Reads up to `len` bytes from `pos` into the data area. Result: how many.
-    Read = 3,
+    Read = 3, looks;
     /// Writes `len` bytes of the data area at `pos`, or at the end of a file that is open with O_APPEND. Result: how many; `pos`: where.
-    Write = 4,
+    Write = 4, changes;
     /// `fsync`; with `flags` 1 `fdatasync`.
-    Sync = 5,
+    Sync = 5, looks;
     /// The attributes of `handle`.
-    Stat = 6,
+    Stat = 6, looks;
     /// The attributes of what is at a place; [`FOLLOW`].
-    StatPath = 7,
+    StatPath = 7, looks;
     /// Makes and opens a file at a place that has nothing: `flags` of `open(2)`, `pos` the permission bits, the umask in the bits from
     /// 16 on. Result: its handle.
-    Create = 8,
+    Create = 8, changes;
     /// Whether the caller may do what the bits of `flags` from [`WANTED`] on say (as of `access(2)`) with what is at a place; [`FOLLOW`].
-    Access = 9,
+    Access = 9, looks;
     /// The target of the symbolic link at a place, in the data area. Result: its length.
-    Readlink = 10,
+    Readlink = 10, looks;
     /// Removes a name that is not a directory's.
-    Unlink = 11,
+    Unlink = 11, changes;
     /// Removes an empty directory.
-    Rmdir = 12,
+    Rmdir = 12, changes;
     /// Makes a directory; `pos` as of [`Op::Create`].
-    Mkdir = 13,
+    Mkdir = 13, changes;
     /// Makes a symbolic link at a place; its target follows the place.
-    Symlink = 14,
+    Symlink = 14, changes;
     /// Gives what is at the first place the second one as a name, too; [`FOLLOW`].
-    Link = 15,
+    Link = 15, changes;
     /// Gives what is at the first place the second one as its name; `flags` of `renameat2(2)`.
-    Rename = 16,
+    Rename = 16, changes;
     /// Gives what is at a place the permission bits `pos`; [`FOLLOW`].
-    Chmod = 17,
+    Chmod = 17, changes;
     /// Gives it the user of the lower half of `pos` and the group of the upper one, [`SAME`]: the one that it has; [`FOLLOW`].
-    Chown = 18,
+    Chown = 18, changes;
     /// Gives it the times of access, `pos`, and of modification, `ino`, nanoseconds since 1970 with a sign, or what the flags from
     /// [`ATIME_NOW`] on say; [`FOLLOW`].
-    Utimens = 19,
+    Utimens = 19, changes;
     /// Gives the file at a place the size `pos`.
-    Truncate = 20,
+    Truncate = 20, changes;
 }
 
 /// In `flags`: a symbolic link at the end of the path is followed.
@@ -82,58 +101,9 @@ pub const MTIME_OMIT: u32 = 16;
 pub const SAME: u32 = u32::MAX;
 
 impl Op {
-    const ALL: [Op; 20] = [
-        Op::Open,
-        Op::Close,
-        Op::Read,
-        Op::Write,
-        Op::Sync,
-        Op::Stat,
-        Op::StatPath,
-        Op::Create,
-        Op::Access,
-        Op::Readlink,
-        Op::Unlink,
-        Op::Rmdir,
-        Op::Mkdir,
-        Op::Symlink,
-        Op::Link,
-        Op::Rename,
-        Op::Chmod,
-        Op::Chown,
-        Op::Utimens,
-        Op::Truncate,
-    ];
-
     /// The operation of this number.
     pub fn of(number: u32) -> Option<Op> {
         Op::ALL.get((number as usize).checked_sub(1)?).copied()
-    }
-
-    /// Whether it changes something, so that doing it twice is not doing it once.
-    pub fn changes(self) -> bool {
-        match self {
-            Op::Open
-            | Op::Close
-            | Op::Read
-            | Op::Sync
-            | Op::Stat
-            | Op::StatPath
-            | Op::Access
-            | Op::Readlink => false,
-            Op::Write
-            | Op::Create
-            | Op::Unlink
-            | Op::Rmdir
-            | Op::Mkdir
-            | Op::Symlink
-            | Op::Link
-            | Op::Rename
-            | Op::Chmod
-            | Op::Chown
-            | Op::Utimens
-            | Op::Truncate => true,
-        }
     }
 
     /// Whether it is of a [`Place`](crate::place::Place).

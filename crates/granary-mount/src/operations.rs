@@ -1,10 +1,18 @@
-//! [`Operations`]: how many requests of each kind the kernel sent, and how many bytes went through them.
+//! [`Operation`]: the one list of what can be asked of a mount: by a request of the kernel, by a command of a program with direct
+//! access, and which call of the vfs does it. [`Operations`] counts them.
+//!
+//! A request or a command that the list lacks does not compile; nor does a line whose call the vfs has not.
 
-use granary_fuse::Op;
+use granary_direct::Op as Command;
+use granary_fuse::Op as Request;
+use granary_vfs::Vfs;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! operations {
-    ($($variant:ident $name:literal,)*) => {
+    (
+        not counted: $not_counted:pat,
+        $($variant:ident $name:literal: [$($request:pat)?] [$($command:pat)?] [$($call:ident)?],)*
+    ) => {
         /// A kind of request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)] // the names are the kernel's
@@ -18,55 +26,68 @@ macro_rules! operations {
             pub fn name(self) -> &'static str {
                 match self { $(Operation::$variant => $name,)* }
             }
+
+            /// The kind of a request; none for those that are not counted.
+            pub(crate) fn of(request: &Request<'_>) -> Option<Operation> {
+                Some(match request {
+                    $($($request => Operation::$variant,)?)*
+                    $not_counted => return None,
+                })
+            }
+
+            /// The kind of a direct command; `data_only` is of [`Command::Sync`].
+            pub(crate) fn of_command(command: Command, data_only: bool) -> Operation {
+                match (command, data_only) { $($($command => Operation::$variant,)?)* }
+            }
+
+            /// The calls of the vfs are there.
+            #[allow(dead_code, reason = "for the compiler")]
+            fn calls() {
+                $($(let _ = Vfs::$call;)?)*
+            }
         }
     };
 }
 
 operations! {
-    Lookup "lookup", Getattr "getattr", Setattr "setattr", Readlink "readlink", Mknod "mknod", Mkdir "mkdir",
-    Unlink "unlink", Rmdir "rmdir", Symlink "symlink", Rename "rename", Link "link", Create "create", Open "open",
-    Read "read", Write "write", Release "release", Fsync "fsync", Fdatasync "fdatasync", SyncWrite "sync_write",
-    Readdir "readdir", Readdirplus "readdirplus", Fsyncdir "fsyncdir", Statfs "statfs", Forget "forget",
-    Fallocate "fallocate", Lseek "lseek", Setxattr "setxattr", Getxattr "getxattr", Listxattr "listxattr",
-    Removexattr "removexattr", Tmpfile "tmpfile",
-}
-
-impl Operation {
-    /// The kind of a request; none for those that are not counted.
-    pub(crate) fn of(op: &Op<'_>) -> Option<Operation> {
-        Some(match op {
-            Op::Lookup { .. } => Operation::Lookup,
-            Op::Getattr => Operation::Getattr,
-            Op::Setattr(_) => Operation::Setattr,
-            Op::Readlink => Operation::Readlink,
-            Op::Mknod { .. } => Operation::Mknod,
-            Op::Mkdir { .. } => Operation::Mkdir,
-            Op::Unlink { .. } => Operation::Unlink,
-            Op::Rmdir { .. } => Operation::Rmdir,
-            Op::Symlink { .. } => Operation::Symlink,
-            Op::Rename { .. } => Operation::Rename,
-            Op::Link { .. } => Operation::Link,
-            Op::Create { .. } => Operation::Create,
-            Op::Tmpfile { .. } => Operation::Tmpfile,
-            Op::Open { .. } => Operation::Open,
-            Op::Read { .. } => Operation::Read,
-            Op::Write { .. } => Operation::Write,
-            Op::Release { .. } => Operation::Release,
-            Op::Fsync { data_only: false } => Operation::Fsync,
-            Op::Fsync { data_only: true } => Operation::Fdatasync,
-            Op::Readdir { .. } => Operation::Readdir,
-            Op::Readdirplus { .. } => Operation::Readdirplus,
-            Op::Fsyncdir { .. } => Operation::Fsyncdir,
-            Op::Statfs => Operation::Statfs,
-            Op::Fallocate { .. } => Operation::Fallocate,
-            Op::Lseek { .. } => Operation::Lseek,
-            Op::Setxattr { .. } => Operation::Setxattr,
-            Op::Getxattr { .. } => Operation::Getxattr,
-            Op::Listxattr { .. } => Operation::Listxattr,
-            Op::Removexattr { .. } => Operation::Removexattr,
-            _ => return None,
-        })
-    }
+    not counted: Request::Flush | Request::Opendir | Request::Releasedir { .. } | Request::Access | Request::Ioctl { .. }
+        | Request::Forget { .. } | Request::BatchForget { .. } | Request::Init(_) | Request::Interrupt | Request::Destroy
+        | Request::Unknown { .. },
+    // In results, the kernel's request, a direct command, the call of the vfs.
+    Lookup "lookup": [Request::Lookup { .. }] [(Command::StatPath | Command::Access, _)] [lookup],
+    Getattr "getattr": [Request::Getattr] [(Command::Stat, _)] [stat],
+    Setattr "setattr": [Request::Setattr(_)]
+        [(Command::Chmod | Command::Chown | Command::Utimens | Command::Truncate, _)] [setattr],
+    Readlink "readlink": [Request::Readlink] [(Command::Readlink, _)] [readlink],
+    Mknod "mknod": [Request::Mknod { .. }] [] [create],
+    Mkdir "mkdir": [Request::Mkdir { .. }] [(Command::Mkdir, _)] [create],
+    Unlink "unlink": [Request::Unlink { .. }] [(Command::Unlink, _)] [unlink],
+    Rmdir "rmdir": [Request::Rmdir { .. }] [(Command::Rmdir, _)] [rmdir],
+    Symlink "symlink": [Request::Symlink { .. }] [(Command::Symlink, _)] [create],
+    Rename "rename": [Request::Rename { .. }] [(Command::Rename, _)] [rename],
+    Link "link": [Request::Link { .. }] [(Command::Link, _)] [link],
+    Create "create": [Request::Create { .. }] [(Command::Create, _)] [create_or_get],
+    Open "open": [Request::Open { .. }] [(Command::Open, _)] [open],
+    Read "read": [Request::Read { .. }] [(Command::Read, _)] [read],
+    Write "write": [Request::Write { .. }] [(Command::Write, _)] [write],
+    Release "release": [Request::Release { .. }] [(Command::Close, _)] [close],
+    Fsync "fsync": [Request::Fsync { data_only: false }] [(Command::Sync, false)] [fsync_file],
+    Fdatasync "fdatasync": [Request::Fsync { data_only: true }] [(Command::Sync, true)] [fsync_file],
+    // Counted beside the write that asks for it.
+    SyncWrite "sync_write": [] [] [],
+    Readdir "readdir": [Request::Readdir { .. }] [] [readdir],
+    Readdirplus "readdirplus": [Request::Readdirplus { .. }] [] [readdir],
+    Fsyncdir "fsyncdir": [Request::Fsyncdir { .. }] [] [fsync],
+    Statfs "statfs": [Request::Statfs] [] [statfs],
+    // By the node, of which one request names many.
+    Forget "forget": [] [] [],
+    Fallocate "fallocate": [Request::Fallocate { .. }] [] [fallocate],
+    Lseek "lseek": [Request::Lseek { .. }] [] [seek],
+    Setxattr "setxattr": [Request::Setxattr { .. }] [] [setxattr],
+    Getxattr "getxattr": [Request::Getxattr { .. }] [] [getxattr],
+    Listxattr "listxattr": [Request::Listxattr { .. }] [] [listxattr],
+    Removexattr "removexattr": [Request::Removexattr { .. }] [] [removexattr],
+    Tmpfile "tmpfile": [Request::Tmpfile { .. }] [] [create_unnamed],
 }
 
 /// Counts since the mount.

@@ -93,25 +93,8 @@ impl Adapter {
             }
             _ => &[],
         };
-        self.operations.count_direct(match op {
-            Op::Open => Operation::Open,
-            Op::Create => Operation::Create,
-            Op::Close => Operation::Release,
-            Op::Read => Operation::Read,
-            Op::Write => Operation::Write,
-            Op::Sync if command.flags & 1 == 0 => Operation::Fsync,
-            Op::Sync => Operation::Fdatasync,
-            Op::Stat => Operation::Getattr,
-            Op::StatPath | Op::Access => Operation::Lookup,
-            Op::Readlink => Operation::Readlink,
-            Op::Unlink => Operation::Unlink,
-            Op::Rmdir => Operation::Rmdir,
-            Op::Mkdir => Operation::Mkdir,
-            Op::Symlink => Operation::Symlink,
-            Op::Link => Operation::Link,
-            Op::Rename => Operation::Rename,
-            Op::Chmod | Op::Chown | Op::Utimens | Op::Truncate => Operation::Setattr,
-        });
+        let data_only = command.flags & 1 != 0;
+        self.operations.count_direct(Operation::of_command(op, data_only));
         match op {
             Op::Open => self.direct_open(peer, bytes, command),
             Op::Readlink => {
@@ -144,7 +127,7 @@ impl Adapter {
             Op::Sync => Ok(self.with_open(peer, command.handle, |file| {
                 self.guard.sound()?;
                 self.settle(file.node());
-                self.vfs.fsync_file(&peer.caller, file, command.flags & 1 != 0)?;
+                self.vfs.fsync_file(&peer.caller, file, data_only)?;
                 self.wait_until_durable()?;
                 Ok(Answer::of(0))
             })),

@@ -477,13 +477,14 @@ fn a_server_that_has_not_yet_seen_its_unmount_is_waited_for() {
     let pid = place.server();
     signal(&pid, "-STOP");
     rustix::mount::unmount(place.path("mnt"), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
-    let goes_on = std::thread::spawn(move || {
-        #[allow(clippy::disallowed_methods)] // another process waits on the wall clock
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        signal(&pid, "-CONT");
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            #[allow(clippy::disallowed_methods)] // another process waits on the wall clock
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            signal(&pid, "-CONT");
+        });
+        assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
     });
-    assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
-    goes_on.join().expect("went on");
 }
 
 #[test]
