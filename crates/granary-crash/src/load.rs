@@ -214,6 +214,9 @@ pub const LOADS: &[&str] = &[
     "late",
 ];
 
+/// How the error of a load begins that is at fault itself, whatever file system it runs on.
+pub(crate) const OWN_FAULT: &str = "the load itself is at fault: ";
+
 /// Loads that end when each of their programs was run once. They take long, so nobody runs them unasked.
 pub const ENDING: &[&str] = &["every-1", "every-2", "every-3"];
 

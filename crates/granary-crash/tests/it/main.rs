@@ -3,6 +3,7 @@
 mod accessed;
 mod atomic;
 mod beyond;
+mod campaign;
 mod deadline;
 mod endless;
 mod erring;
