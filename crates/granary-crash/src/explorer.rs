@@ -32,6 +32,7 @@ mod film;
 mod kept;
 mod kind;
 mod life;
+mod linear;
 mod loss;
 mod making;
 mod media;

@@ -104,23 +104,33 @@ impl Explorer {
     pub fn run_until(&self, seed: u64, effort: &Effort, bounds: &Bounds<'_>) -> Report {
         let mut report = Report::default();
         let mut random = Stream::new(seed, "run");
-        let rounds = self.rounds(seed);
-        let wanted = if effort.linear {
-            let all = Wanted { all: true, ..Wanted::default() };
-            Places::from([(Phase::Load, all.clone()), (Phase::Remount, all)])
-        } else {
-            let load = self.anywhere(&mut random, effort.anywhere, rounds);
-            Places::from([(Phase::Load, load), (Phase::Remount, mount(&mut random))])
-        };
-        let (outcome, images) = self.trunk(seed, wanted, effort.in_steps as usize, None, &mut report);
-        if let Err(failure) = outcome {
-            report.failures.push(failure);
+        if effort.linear {
+            self.every_command(seed, effort, bounds, &mut report);
+            return report;
         }
-        let mut todo: Vec<Crash> = crashes(&Path::default(), rounds - 1, images);
-        while !bounds.are_met(&report) && !todo.is_empty() {
+        let load = self.anywhere(&mut random, effort.anywhere, self.rounds(seed));
+        let wanted = Places::from([(Phase::Load, load), (Phase::Remount, mount(&mut random))]);
+        let (outcome, images) = self.trunk(seed, wanted, effort.in_steps as usize, None, &mut report);
+        report.failures.extend(outcome.err());
+        self.look(seed, images, effort, bounds, &mut random, &mut report);
+        report
+    }
+
+    /// Looks at images of a run, and at those of the lives behind them.
+    pub(super) fn look(
+        &self,
+        seed: u64,
+        images: Vec<Image>,
+        effort: &Effort,
+        bounds: &Bounds<'_>,
+        random: &mut Stream,
+        report: &mut Report,
+    ) {
+        let mut todo: Vec<Crash> = crashes(&Path::default(), self.rounds(seed) - 1, images);
+        while !bounds.are_met(report) && !todo.is_empty() {
             // In any order: where time ends early, what was looked at is from everywhere, rather in rare steps.
             let pair = [0; 2].map(|_| random.below(todo.len() as u64) as usize);
-            let rarer = if todo[pair[0]].rarity(&report) <= todo[pair[1]].rarity(&report) {
+            let rarer = if todo[pair[0]].rarity(report) <= todo[pair[1]].rarity(report) {
                 pair[0]
             } else {
                 pair[1]
@@ -132,7 +142,7 @@ impl Explorer {
             let mut draws =
                 if effort.exhaustive { Draws::Listed(Some(Vec::new())) } else { Draws::Random(0) };
             for draw in 0..effort.draws {
-                if draw > 0 && bounds.are_met(&report) {
+                if draw > 0 && bounds.are_met(report) {
                     break;
                 }
                 let place = Place { phase: image.phase, at: image.at, draw, listed: effort.exhaustive };
@@ -147,7 +157,7 @@ impl Explorer {
                     true => self.wanted_in_recovery(seed, &path),
                     false => self.wanted_behind(seed, &path),
                 };
-                match self.branch(seed, &path, machine, round, wanted, &mut report) {
+                match self.branch(seed, &path, machine, round, wanted, report) {
                     Ok(images) if effort.nested => {
                         todo.extend(crashes(&path, round, one_in_recovery(seed, &path, images)));
                     }
@@ -161,7 +171,6 @@ impl Explorer {
                 }
             }
         }
-        report
     }
 
     /// Does once more what failed at `path` of run `seed`.
@@ -366,7 +375,7 @@ impl Explorer {
     }
 
     /// Rounds of the load in a run.
-    fn rounds(&self, seed: u64) -> u32 {
+    pub(super) fn rounds(&self, seed: u64) -> u32 {
         if self.one_in(LONG, seed, "long run") { self.load.rounds().max(1) } else { 1 }
     }
 

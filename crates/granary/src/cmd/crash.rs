@@ -20,7 +20,7 @@ use crate::progress::Fraction;
 use granary_crash::{Campaign, Explorer, Load, Tally, Target};
 use known::Known;
 use room::Room;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
         keep::first(args, &targets, &loads, failures(), path);
     }
     let ended = match stop.signal() {
-        None => written.and(if faulty.is_empty() { Ok(()) } else { Err(Failure::usage(faulty.into_iter().collect::<Vec<_>>().join("\n"))) }),
+        None => written.and(if faulty.is_empty() { Ok(()) } else { Err(Failure::usage(faulty.join("\n"))) }),
         Some(signal) => written.and(Err(Failure::stopped(signal))),
     };
     match ended {
@@ -98,18 +98,18 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What is wrong with the loads themselves: no file system has failed there.
-fn loads_at_fault(tallies: &mut [Tally]) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
+fn loads_at_fault(tallies: &mut [Tally]) -> Vec<String> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for tally in tallies {
         tally.report.failures.retain(|failure| {
             let at_fault = failure.is_of_the_load();
             if at_fault {
-                all.insert(format!("{}, on {}", failure.evidence.join("; "), failure.fs));
+                all.entry(failure.evidence.join("; ")).or_default().push(failure.fs.to_string());
             }
             !at_fault
         });
     }
-    all
+    all.into_iter().map(|(what, on)| format!("{what} (on {})", on.join(", "))).collect()
 }
 
 /// Runs at a time.

@@ -64,7 +64,10 @@ fn target(name: &str) -> Result<Arc<dyn Target>, Failure> {
     by_name(FILE_SYSTEMS, plain).or_else(|| by_name_on(FILE_SYSTEMS, DRIVES, plain)).ok_or_else(|| {
         let all = all_names();
         let meant = meant(name, all.iter().map(String::as_str));
-        Failure::usage(format!("no file system '{name}': {meant}choose from {}", all.join(", ")))
+        Failure::usage(match meant.is_empty() {
+            true => format!("no file system '{name}': choose from {}", all.join(", ")),
+            false => format!("no file system '{name}': {meant}`granary crash --list` names all"),
+        })
     })
 }
 

@@ -46,13 +46,14 @@ fn devices(target: &Arc<dyn Target>) -> Need {
 /// The images of a run of a load and the promises in them. Measured on all kinds of file systems, with a third more.
 fn images(load: &dyn Load, mode: Mode) -> Need {
     let mib = match load.name() {
-        "long" | "crowd" => 256,
-        program if program.contains('(') || load.runs().is_some() || program.starts_with("programs-") => 64,
+        "long" => 256,
+        "crowd" | "private" | "oltp" => 192,
+        program if program.contains('(') || load.runs().is_some() || program.starts_with("programs-") => 80,
         _ => 128,
     };
     // All images of a run are there at a time.
     let mib = if mode == Mode::Linear { 4 * mib } else { mib };
-    Need { touched: mib << 20, reserved: (mib << 20) + ARENA }
+    Need { touched: mib << 20, reserved: mib << 20 }
 }
 
 /// The largest of some needs.
@@ -72,8 +73,11 @@ pub(super) fn room(
 ) -> Result<Room, Failure> {
     // A worker's runs begin with a copy.
     let devices = largest(targets.iter().map(devices)).times(2);
-    let one = devices.and(largest(loads.iter().map(|load| images(&**load, mode))));
+    let mut one = devices.and(largest(loads.iter().map(|load| images(&**load, mode))));
     let limits = Limits::here()?;
+    if limits.address_space != limits.memory {
+        one.reserved += ARENA;
+    }
     must_fit(one, 1, &limits)?;
     let fitting = (1..=jobs).rev().find(|&jobs| one.times(jobs).fits(&limits)).unwrap_or(1);
     if fitting < jobs {
