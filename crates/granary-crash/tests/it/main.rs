@@ -16,6 +16,7 @@ mod generated;
 mod journal;
 mod kept;
 mod liar;
+mod linear;
 mod loads;
 mod lost;
 mod making;

@@ -47,7 +47,7 @@ fn a_sound_file_system_ends_with_0_and_a_table_of_what_was_looked_at() {
 
 #[test]
 fn tries_with_errors_of_metadata_are_counted_and_those_that_were_not_compared() {
-    let args = ["--fs", "nilfs2@usual", "--load", "torture", "--points", "24", "--mode", "errors"];
+    let args = ["--fs", "nilfs2@usual", "--load", "torture", "--points", "36", "--mode", "errors"];
     let (out, _) = crash(&args, 0);
     assert!(out.contains("errors of metadata") && out.contains("not compared"), "{out}");
     let (out, _) = crash(&[&args[..], &["--json"]].concat(), 0);
