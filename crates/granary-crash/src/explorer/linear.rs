@@ -15,13 +15,7 @@ const PART: u64 = 64;
 
 impl Explorer {
     /// Looks at all of them, within bounds.
-    pub(super) fn every_command(
-        &self,
-        seed: u64,
-        effort: &Effort,
-        bounds: &Bounds<'_>,
-        report: &mut Report,
-    ) {
+    pub(super) fn every_command(&self, seed: u64, effort: &Effort, bounds: &Bounds<'_>, report: &mut Report) {
         let mut random = Stream::new(seed, "every command");
         let expected = (self.extent.commands * u64::from(self.rounds(seed))).div_ceil(PART);
         let first = random.below(expected);

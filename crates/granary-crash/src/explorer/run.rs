@@ -130,11 +130,8 @@ impl Explorer {
         while !bounds.are_met(report) && !todo.is_empty() {
             // In any order: where time ends early, what was looked at is from everywhere, rather in rare steps.
             let pair = [0; 2].map(|_| random.below(todo.len() as u64) as usize);
-            let rarer = if todo[pair[0]].rarity(report) <= todo[pair[1]].rarity(report) {
-                pair[0]
-            } else {
-                pair[1]
-            };
+            let rarer =
+                if todo[pair[0]].rarity(report) <= todo[pair[1]].rarity(report) { pair[0] } else { pair[1] };
             // One after the other down to the last recovery: else few would come so deep.
             let deeper = todo.iter().rposition(|crash| effort.nested && !crash.path.0.is_empty());
             let next = deeper.unwrap_or(rarer);

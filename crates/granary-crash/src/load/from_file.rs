@@ -77,7 +77,9 @@ impl FromFile {
     /// An error of a run in words. Where the program is at fault it says so, with the file and the line.
     fn told(&self, error: &RunError) -> String {
         let why = match error {
-            error if error.is_no_space() => "; drives of crash tests have 64 MiB: make its files fewer or smaller",
+            error if error.is_no_space() => {
+                "; drives of crash tests have 64 MiB: make its files fewer or smaller"
+            }
             RunError::NothingToPick { .. }
             | RunError::Misuse { .. }
             | RunError::Fileset { .. }
@@ -124,8 +126,9 @@ fn line_of(text: &str, error: &RunError) -> Option<usize> {
     match error {
         RunError::Call { flowop, .. }
         | RunError::NothingToPick { flowop, .. }
-        | RunError::Misuse { flowop, .. } => line(&|line| !defines(line) && has(line, flowop))
-            .or_else(|| line(&|line| has(line, flowop))),
+        | RunError::Misuse { flowop, .. } => {
+            line(&|line| !defines(line) && has(line, flowop)).or_else(|| line(&|line| has(line, flowop)))
+        }
         RunError::Fileset { fileset, .. } => line(&|line| defines(line) && has(line, fileset)),
         RunError::Setup { path, .. } => {
             line(&|line| defines(line) && path.split('/').any(|name| !name.is_empty() && has(line, name)))

@@ -88,7 +88,8 @@ fn known_failures_are_tried_first_and_go_when_they_pass() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("failures");
     let (failing, line) = (failing(), |place: &str| format!("pmfs\t{PROGRAM}\t{place}"));
-    std::fs::write(&file, [line("0:l1-.0"), line("0:l999999-.0"), failing.clone()].join("\n")).expect("writes");
+    std::fs::write(&file, [line("0:l1-.0"), line("0:l999999-.0"), failing.clone()].join("\n"))
+        .expect("writes");
     let name = file.to_str().expect("UTF-8");
     let args = ["--fs", "pmfs", "--load", PROGRAM, "--lie", "flushes", "--points", "2", "--failures", name];
     let (_, err) = crash(&args, 1);
@@ -130,11 +131,14 @@ fn a_replay_tells_its_finding_as_an_exploration_does() {
     assert_eq!(replayed["failures"][0]["replay"], line.as_str(), "{replayed}");
     let (out, _) = crash(&[&LIE[..], &["--no-minimise", "--json", "--stop"]].concat(), 1);
     let found = findings(&json(&out));
-    let keys = |of: &serde_json::Value| of.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let keys =
+        |of: &serde_json::Value| of.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&replayed["failures"][0]), keys(&found[0]));
     let sound = ["--fs", "ext4@volatile", "--load", PROGRAM, "--json", "--replay", place];
     assert_eq!(json(&crash(&sound, 0).0)["failures"], serde_json::json!([]));
-    for other in [&["--points", "3"][..], &["--time", "3"], &["--mode", "linear"], &["--stop"], &["--seed", "1"]] {
+    for other in
+        [&["--points", "3"][..], &["--time", "3"], &["--mode", "linear"], &["--stop"], &["--seed", "1"]]
+    {
         let (_, err) = crash(&[&args[..], other].concat(), 2);
         assert!(err.contains("cannot be used with"), "{err}");
     }
@@ -143,7 +147,8 @@ fn a_replay_tells_its_finding_as_an_exploration_does() {
 /// Not each of the images that other workers, and the run itself, still have.
 #[test]
 fn the_first_failure_alone_is_told_where_it_stops_there() {
-    let args = [&LIE[..], &["--stop", "--json", "--no-minimise", "--jobs", "4", "--points", "100000"]].concat();
+    let args =
+        [&LIE[..], &["--stop", "--json", "--no-minimise", "--jobs", "4", "--points", "100000"]].concat();
     let report = json(&crash(&args, 1).0);
     assert_eq!(findings(&report).len(), 1, "{report}");
 }
@@ -160,7 +165,8 @@ fn a_missing_flush_is_found_by_the_bare_name_of_a_file_system() {
 
 #[test]
 fn interrupted_recoveries_are_counted_by_how_deep_they_are() {
-    let args = ["--fs", "ext4@usual", "--load", "torture", "--points", "24", "--mode", "nested", "--nested", "2"];
+    let args =
+        ["--fs", "ext4@usual", "--load", "torture", "--points", "24", "--mode", "nested", "--nested", "2"];
     let (out, _) = crash(&args, 0);
     assert!(out.contains("interrupted recoveries"), "{out}");
     let report = json(&crash(&[&args[..], &["--json"]].concat(), 0).0);
@@ -186,7 +192,18 @@ fn a_load_that_goes_wrong_by_itself_is_no_failure_of_a_file_system() {
 fn as_many_work_at_a_time_as_there_is_memory_for() {
     let limit: u64 = 400 << 20;
     let mut command = Command::cargo_bin("granary").expect("the binary is built");
-    command.args(["crash", "--fs", "ext4", "--load", "torture,crowd", "--points", "60", "--jobs", "8", "--json"]);
+    command.args([
+        "crash",
+        "--fs",
+        "ext4",
+        "--load",
+        "torture,crowd",
+        "--points",
+        "60",
+        "--jobs",
+        "8",
+        "--json",
+    ]);
     let out = command.env("GRANARY_MEMORY", limit.to_string()).assert().code(0).get_output().clone();
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("1 worker at a time instead of 8"), "{said}");
@@ -251,6 +268,9 @@ fn an_image_is_kept_of_a_failure_alone_and_over_nothing_that_is_there() {
     std::fs::remove_file(dir.path().join("image")).expect("it is there");
     // Nothing fails there, and somebody wants to see it.
     let (out, err) = with(&["--replay", "0:l3+.0"], 0);
-    assert!(out.contains("nothing is wrong there") && err.contains("all is well behind that recovery"), "{out}{err}");
+    assert!(
+        out.contains("nothing is wrong there") && err.contains("all is well behind that recovery"),
+        "{out}{err}"
+    );
     assert!(dir.path().join("image").is_dir());
 }

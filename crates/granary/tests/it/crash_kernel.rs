@@ -52,7 +52,8 @@ fn the_kernels_file_systems_keep_their_promises_in_legal_states() {
 fn a_small_number_of_states_is_kept_to() {
     if can("mkfs.ext4") {
         let mut command = Command::cargo_bin("granary").expect("the binary is built");
-        command.args(["crash", "--kernel", "ext4", "--load", PROGRAM, "--points", "3", "--jobs", "3", "--json"]);
+        command
+            .args(["crash", "--kernel", "ext4", "--load", PROGRAM, "--points", "3", "--jobs", "3", "--json"]);
         let out = command.assert().code(0).get_output().clone();
         let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
         assert_eq!(json["states"], 3, "{json}");

@@ -9,6 +9,7 @@ use crate::cli::crash::Mode;
 use crate::failure::Failure;
 use granary_bench::memory::{Limits, Need, Use, peak};
 use granary_crash::{Load, Target};
+use granary_testbed::registry::FILE_SYSTEMS;
 use granary_units::Bytes;
 use std::sync::Arc;
 
@@ -43,22 +44,40 @@ fn devices(target: &Arc<dyn Target>) -> Need {
     ssd.and(nvm.as_ref().map(Need::of_nvm).unwrap_or_default())
 }
 
-/// The images of a run of a load and the promises in them. Measured on all kinds of file systems, with a third more.
-fn images(load: &dyn Load, mode: Mode) -> Need {
+/// The images of a run of a load and the promises in them, MiB. Measured on all kinds of file systems, with a third more.
+fn images(target: &dyn Target, load: &dyn Load, mode: Mode) -> u64 {
     let mib = match load.name() {
+        // It rewrites all that there is between any two images, and persistent memory shares no more than is unchanged.
+        "full" => match kept_as_bytes(target) {
+            Some(true) => 1536,
+            Some(false) => 512,
+            None => 128,
+        },
         "long" => 256,
         "crowd" | "private" | "oltp" => 192,
         program if program.contains('(') || load.runs().is_some() || program.starts_with("programs-") => 80,
         _ => 128,
     };
-    // All images of a run are there at a time.
-    let mib = if mode == Mode::Linear { 4 * mib } else { mib };
-    Need { touched: mib << 20, reserved: mib << 20 }
+    match mode {
+        Mode::Exhaustive => 3 * mib,
+        Mode::Linear => 2 * mib,
+        _ => mib,
+    }
 }
 
-/// The largest of some needs.
-fn largest(needs: impl Iterator<Item = Need>) -> Need {
-    needs.max_by_key(|need| (need.touched, need.reserved)).unwrap_or_default()
+/// Whether all content is in persistent memory, or a part of it; `None`: it is in blocks.
+fn kept_as_bytes(target: &dyn Target) -> Option<bool> {
+    let name = target.name().split('@').next().unwrap_or_default();
+    let fs = FILE_SYSTEMS.iter().find(|fs| fs.crash.iter().any(|case| case.name == name))?;
+    let bytes = fs.below.is_none() && !fs.write_log && fs.needs.iter().any(|need| need.is_bytes());
+    bytes.then(|| !fs.needs.contains(&granary_device::Need::Blocks))
+}
+
+/// A worker at a pair.
+fn worker(target: &Arc<dyn Target>, load: &Arc<dyn Load>, mode: Mode) -> Need {
+    let images = images(&**target, &**load, mode) << 20;
+    // Its runs begin with a copy.
+    devices(target).times(2).and(Need { touched: images, reserved: images })
 }
 
 /// The workers that there is memory for, at most `jobs`; says so where they are fewer.
@@ -71,18 +90,25 @@ pub(super) fn room(
     mode: Mode,
     jobs: u64,
 ) -> Result<Room, Failure> {
-    // A worker's runs begin with a copy.
-    let devices = largest(targets.iter().map(devices)).times(2);
-    let mut one = devices.and(largest(loads.iter().map(|load| images(&**load, mode))));
+    let pairs = targets.iter().flat_map(|target| loads.iter().map(move |load| (target, load)));
+    let needs = pairs.map(|(target, load)| (worker(target, load, mode), target.name(), load.name()));
+    let largest = needs.max_by_key(|(need, ..)| (need.touched, need.reserved));
+    let (mut one, fs, load) = largest.unwrap_or_default();
     let limits = Limits::here()?;
     if limits.address_space != limits.memory {
         one.reserved += ARENA;
     }
-    must_fit(one, 1, &limits)?;
+    one.must_fit(&format!("1 worker of `granary crash`, at {fs} under {load},"), &limits, |_| {
+        "give it more memory, or name smaller cases with --fs and --load; GRANARY_MEMORY=SIZE says that there is more"
+            .to_owned()
+    })?;
     let fitting = (1..=jobs).rev().find(|&jobs| one.times(jobs).fits(&limits)).unwrap_or(1);
     if fitting < jobs {
         let workers = if fitting == 1 { "1 worker".to_owned() } else { format!("{fitting} workers") };
-        say!("granary: {workers} at a time instead of {jobs}: there is memory for no more");
+        say!(
+            "granary: {workers} at a time instead of {jobs}: there is memory for no more ({} each, at {fs} under {load})",
+            Bytes(one.touched)
+        );
     }
     let workers = one.times(fitting);
     let left = |(has, _): &(u64, String)| has.saturating_sub(workers.peak().0) / PAIR;
