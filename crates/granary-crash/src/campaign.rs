@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   pairs   ext4 x torture    ext4 x sparse    nova x torture ...
-//!              |  the pair that has had the least time goes next; before any has had some, each file system has its turn
-//!   workers    turn: run(seed) [media] [errors] [mkfs] ──> Report ──> tally of the pair     a failure: the others go on, unless `stop`
+//!              |  the pair that has had the least time goes next, at first one of each file system
+//!   workers    turn: run(seed) [media] [errors] [mkfs] ──> Report ──> tally of the pair
+//!                                                 a failure: the others go on, unless `stop`
 //! ```
 //!
-//! A pair's turn is short where there is a time for all, so all pairs go round; the parts of a turn have a slice each. With a number of points the same campaign looks at the same points, whatever the number of workers. With a time it depends on
-//! the machine how far it gets.
+//! A pair's turn is short where there is a time for all, so all pairs go round; its parts have a slice each. With a
+//! number of points the same campaign looks at the same points, whatever the number of workers. With a time it
+//! depends on the machine how far it gets.
 
 use crate::deadline::{Deadline, on_the_wall};
 use crate::explorer::{Bounds, Effort, Explorer, Failure, Report};
@@ -33,8 +35,8 @@ pub struct Campaign {
     pub media: bool,
     /// The first run of each pair.
     pub seed: u64,
-    /// Crash points of each file system, over all its loads. A damage of media and the power failures in its repair are
-    /// looked at together: so it may be a few more.
+    /// Crash points of each file system, over all its loads. A damage of media and the power failures in its
+    /// repair are looked at together: so it may be a few more.
     pub points: Option<u64>,
     /// Time for all, on the clock of the wall. Without points and time, all loads must have an end
     /// ([`Load::runs`]).

@@ -57,8 +57,8 @@ impl fmt::Display for End {
     }
 }
 
-/// Which try of a run. It stands in the place of a replay line, so the line draws the same whatever a run of its load
-/// has become.
+/// Which try of a run. It stands in the place of a replay line, so the line draws the same whatever a run of
+/// its load has become.
 #[derive(Clone, Copy)]
 pub(super) struct Try {
     n: u64,

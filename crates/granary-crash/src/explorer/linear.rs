@@ -1,8 +1,9 @@
-//! Images before and after every command of a run, a part of them at a time: all together they would not fit into memory.
+//! Images before and after every command of a run, a part of them at a time: all together they would not fit
+//! into memory.
 //!
 //! ```text
 //!   commands   0 ........ 64 ........ 128 ........ 192 ....    each part is a run of its own, the same one
-//!                          `- the first part is drawn: where the time ends early, it is not always the same that is missing
+//!                          `- the first part is drawn: where the time ends early, others are missing each time
 //! ```
 
 use super::film::{Places, Wanted};

@@ -1,8 +1,8 @@
 //! Whether there is memory for all workers: so many as fit work at a time.
 //!
 //! ```text
-//!   program + workers x (devices + images of a run) + pairs of file system and load x the devices their runs begin with
-//!             fewer where they do not fit               made anew where they do not fit
+//!   program + workers x (devices + images of a run) + pairs x the devices their runs begin with
+//!             fewer where they do not fit             made anew where they do not fit
 //! ```
 
 use crate::cli::crash::Mode;
@@ -44,10 +44,11 @@ fn devices(target: &Arc<dyn Target>) -> Need {
     ssd.and(nvm.as_ref().map(Need::of_nvm).unwrap_or_default())
 }
 
-/// The images of a run of a load and the promises in them, MiB. Measured on all kinds of file systems, with a third more.
+/// The images of a run of a load and the promises in them, MiB. Measured on all kinds of file systems, with a
+/// third more.
 fn images(target: &dyn Target, load: &dyn Load, mode: Mode) -> u64 {
     let mib = match load.name() {
-        // It rewrites all that there is between any two images, and persistent memory shares no more than is unchanged.
+        // It rewrites all that there is between any two images, and these share what is unchanged alone.
         "full" => match kept_as_bytes(target) {
             Some(true) => 1536,
             Some(false) => 512,
