@@ -26,6 +26,7 @@ pub(super) fn run(targets: &[String]) -> Result<u64, String> {
         time: Some(FOR_EVER),
         jobs: 1,
         stop: true,
+        kept: usize::MAX,
         interrupted: Default::default(),
     };
     let tallies = campaign.explore(&targets, &loads, &|points, _| outln!("points {points}"));

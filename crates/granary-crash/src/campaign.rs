@@ -2,21 +2,23 @@
 //!
 //! ```text
 //!   pairs   ext4 x torture    ext4 x sparse    nova x torture ...
-//!              |  the pair that has had the least goes next
-//!   workers    run(seed) ──> Report ──> tally of the pair     a failure: the others go on, unless `stop`
+//!              |  the pair that has had the least time goes next, at first one of each file system
+//!   workers    turn: run(seed) [media] [errors] [mkfs] ──> Report ──> tally of the pair
+//!                                                 a failure: the others go on, unless `stop`
 //! ```
 //!
-//! With a number of points the same campaign looks at the same points, whatever the number of workers. With a time it depends on
-//! the machine how far it gets.
+//! A pair's turn is short where there is a time for all, so all pairs go round; its parts have a slice each. With a
+//! number of points the same campaign looks at the same points, whatever the number of workers. With a time it
+//! depends on the machine how far it gets.
 
 use crate::deadline::{Deadline, on_the_wall};
-use crate::explorer::{Effort, Explorer, Failure, Report};
+use crate::explorer::{Bounds, Effort, Explorer, Failure, Report};
 use crate::load::Load;
 use crate::target::Target;
 use parking_lot::Mutex;
 use std::cell::OnceCell;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How much is looked at.
@@ -33,15 +35,18 @@ pub struct Campaign {
     pub media: bool,
     /// The first run of each pair.
     pub seed: u64,
-    /// Crash points of each file system, at least, over all its loads.
+    /// Crash points of each file system, over all its loads. A damage of media and the power failures in its
+    /// repair are looked at together: so it may be a few more.
     pub points: Option<u64>,
     /// Time for all, on the clock of the wall. Without points and time, all loads must have an end
     /// ([`Load::runs`]).
     pub time: Option<Duration>,
     /// Workers.
     pub jobs: usize,
-    /// Nothing new begins after the first failure.
+    /// All ends with the first failure, and that alone is told.
     pub stop: bool,
+    /// So many pairs keep the devices that their runs begin with; the others make them anew for each turn.
+    pub kept: usize,
     /// Once it is set, all ends after the points at hand: what was found so far is told.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -76,6 +81,8 @@ struct Clock {
     end: Deadline,
     /// `None`: there is no time for all.
     slice: Option<Duration>,
+    /// A failure ended all.
+    stopped: Arc<AtomicBool>,
 }
 
 impl Clock {
@@ -84,9 +91,22 @@ impl Clock {
         let (clock, end) = (self.clone(), OnceCell::new());
         move || {
             let slice = || clock.slice.map_or_else(|| clock.end.clone(), |slice| clock.end.sooner(slice));
-            clock.end.is_over() || end.get_or_init(slice).is_over()
+            clock.is_over() || end.get_or_init(slice).is_over()
         }
     }
+
+    fn is_over(&self) -> bool {
+        self.stopped.load(Relaxed) || self.end.is_over()
+    }
+}
+
+/// The parts of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Run,
+    Media,
+    Errors,
+    Making,
 }
 
 struct Pair {
@@ -96,10 +116,28 @@ struct Pair {
     /// A worker makes the explorer.
     busy: bool,
     broken: bool,
-    /// mkfs is looked at, too: with the first load of each file system, as it is the same for all.
+    /// Before any pair has had time, those with the least go first: so all file systems and loads come early.
+    turn: usize,
+    /// mkfs is still to be looked at, too: with one load of each file system, as it is the same for all.
     makes: bool,
+    /// Crash points at most.
+    points: Option<u64>,
     tally: Tally,
     next: u64,
+}
+
+impl Pair {
+    /// Crash points that are left.
+    fn left(&self) -> u64 {
+        self.points.map_or(u64::MAX, |points| points.saturating_sub(self.tally.report.points))
+    }
+}
+
+/// What a worker has done.
+struct Done {
+    report: Report,
+    /// Power failures in mkfs were looked at, all that there are.
+    made: bool,
 }
 
 impl Campaign {
@@ -113,21 +151,26 @@ impl Campaign {
         loads: &[Arc<dyn Load>],
         progress: &(dyn Fn(u64, usize) + Sync),
     ) -> Vec<Tally> {
-        let pairs = targets.iter().flat_map(|target| {
-            let fitting = loads.iter().filter(|load| target.grows() || !load.leaves_room());
-            fitting.enumerate().map(move |(n, load)| self.pair(target, load, n == 0))
+        let pairs = targets.iter().enumerate().flat_map(|(first, target)| {
+            let fits = |load: &&Arc<dyn Load>| target.grows() || !load.leaves_room();
+            let fitting: Vec<_> = loads.iter().filter(fits).collect();
+            let many = fitting.len();
+            // The first turns go along a diagonal of file systems and loads.
+            let turn = move |n: usize| (n + many - first % many) % many;
+            let points = |turn: usize| self.points.map(|all| share(all, many, turn));
+            let pair = |(n, load)| self.pair(target, load, turn(n), points(turn(n)));
+            fitting.into_iter().enumerate().map(pair).collect::<Vec<_>>()
         });
         let pairs: Mutex<Vec<Pair>> = Mutex::new(pairs.collect());
         let count = pairs.lock().len().max(1) as u32;
         let slice = |time: Duration| LONGEST.min(time.saturating_mul(self.jobs.max(1) as u32) / count);
         let end = self.time.map_or_else(Deadline::default, Deadline::within).or_asked(&self.interrupted);
-        let clock = Clock { end, slice: self.time.map(slice) };
-        let share = self.points.map(|points| points.div_ceil(loads.len().max(1) as u64));
+        let clock = Clock { end, slice: self.time.map(slice), stopped: Arc::default() };
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
-                    while !clock.end.is_over() {
-                        let Some(n) = self.pick(&mut pairs.lock(), share) else { return };
+                    while !clock.is_over() {
+                        let Some(n) = self.pick(&mut pairs.lock()) else { return };
                         self.work(&pairs, n, &clock, progress);
                     }
                 });
@@ -136,7 +179,7 @@ impl Campaign {
         pairs.into_inner().into_iter().map(|pair| pair.tally).collect()
     }
 
-    fn pair(&self, target: &Arc<dyn Target>, load: &Arc<dyn Load>, makes: bool) -> Pair {
+    fn pair(&self, target: &Arc<dyn Target>, load: &Arc<dyn Load>, turn: usize, points: Option<u64>) -> Pair {
         let tally = Tally {
             fs: target.name().to_owned(),
             load: load.name().to_owned(),
@@ -145,27 +188,24 @@ impl Campaign {
             spent: Duration::ZERO,
         };
         let (target, load) = (Arc::clone(target), Arc::clone(load));
-        Pair { target, load, explorer: None, busy: false, broken: false, makes, tally, next: self.seed }
+        let (explorer, busy, broken, makes) = (None, false, false, turn == 0);
+        Pair { target, load, explorer, busy, broken, turn, makes, points, tally, next: self.seed }
     }
 
     /// The pair that has had the least and still wants some.
-    fn pick(&self, pairs: &mut [Pair], share: Option<u64>) -> Option<usize> {
-        if self.stop && pairs.iter().any(|pair| !pair.tally.report.failures.is_empty()) {
-            return None;
-        }
+    fn pick(&self, pairs: &mut [Pair]) -> Option<usize> {
         let wants = |pair: &&(usize, &Pair)| {
             let ended = pair.1.load.runs().is_some_and(|runs| pair.1.next.wrapping_sub(self.seed) >= runs);
-            let has_enough = share.is_some_and(|share| pair.1.tally.report.points >= share);
-            !(pair.1.busy || pair.1.broken || ended || has_enough)
+            !(pair.1.busy || pair.1.broken || ended || pair.1.left() == 0)
         };
-        let by_spent = |pair: &(usize, &Pair)| (pair.1.tally.spent, pair.0);
+        let by_spent = |pair: &(usize, &Pair)| (pair.1.tally.spent, pair.1.turn, pair.0);
         let all: Vec<(usize, &Pair)> = pairs.iter().enumerate().collect();
         let n = all.iter().filter(wants).min_by_key(|pair| by_spent(pair))?.0;
         pairs[n].busy = true;
         Some(n)
     }
 
-    /// One run of a pair, the first with what it takes to begin.
+    /// One turn of a pair, with what it takes to begin.
     fn work(
         &self,
         pairs: &Mutex<Vec<Pair>>,
@@ -173,19 +213,13 @@ impl Campaign {
         clock: &Clock,
         progress: &(dyn Fn(u64, usize) + Sync),
     ) {
-        let (target, load, explorer, makes, seed) = {
+        let (target, load, explorer, makes, left, seed) = {
             let pair = &mut pairs.lock()[n];
-            pair.next = pair.next.wrapping_add(1);
-            (
-                pair.target.clone(),
-                pair.load.clone(),
-                pair.explorer.clone(),
-                pair.makes,
-                pair.next.wrapping_sub(1),
-            )
+            let seed = pair.next;
+            pair.next = seed.wrapping_add(1);
+            (pair.target.clone(), pair.load.clone(), pair.explorer.take(), pair.makes, pair.left(), seed)
         };
-        let (began, ends) = (on_the_wall(), load.runs().is_some());
-        let makes = makes && explorer.is_none();
+        let began = on_the_wall();
         let explorer = explorer.map_or_else(
             || {
                 let made = Explorer::new_until(target, load, clock.end.clone());
@@ -193,37 +227,32 @@ impl Campaign {
             },
             Ok,
         );
-        let ran = !clock.end.is_over();
-        let (explorer, report) = match explorer {
+        let ran = !clock.is_over();
+        let (explorer, done) = match explorer {
             // What the time did not suffice for is no run.
-            Ok(explorer) if !ran => (Some(explorer), Report::default()),
+            Ok(explorer) if !ran => (Some(explorer), Done { report: Report::default(), made: false }),
             Ok(explorer) => {
-                // Every pair is to be looked at within the time; a run may give more images than there is time for.
-                let effort =
-                    if ends && self.effort == Effort::default() { Effort::BRIEF } else { self.effort };
-                let mut report = match self.media {
-                    true => explorer.media_until(seed, &clock.over()),
-                    false => explorer.run_until(seed, &effort, &clock.over()),
-                };
-                if !self.media && !ends && explorer.one_in(DAMAGING, seed, "damaging run") {
-                    report.add(explorer.media_until(seed, &clock.over()));
-                }
-                if self.errors || !ends && explorer.one_in(ERRING, seed, "erring run") {
-                    report.add(explorer.erring_until(seed, &clock.over()));
-                }
-                if makes {
-                    report.add(explorer.making_until(seed, &|| clock.end.is_over()));
-                }
-                (Some(explorer), report)
+                let done = self.turn(&explorer, seed, &self.parts(&explorer, seed, makes), left, clock);
+                (Some(explorer), done)
             }
-            Err(failure) => (None, broken(failure)),
+            Err(failure) => (None, Done { report: broken(failure), made: false }),
         };
+        let Done { mut report, made } = done;
         let mut pairs = pairs.lock();
+        if self.stop {
+            // The first one alone is told.
+            let found = clock.stopped.load(Relaxed);
+            report.failures.truncate(usize::from(!found));
+            clock.stopped.store(found || !report.failures.is_empty(), Relaxed);
+        }
+        let kept = pairs.iter().filter(|pair| pair.explorer.is_some()).count();
         let pair = &mut pairs[n];
         // Also where nothing can be looked at: it would be tried for ever.
         pair.broken = explorer.is_none() || (report.points == 0 && !report.failures.is_empty());
-        pair.explorer = explorer;
+        // The next turn of this pair is the last of all: the devices that others keep are needed sooner.
+        pair.explorer = explorer.filter(|_| kept < self.kept);
         pair.busy = false;
+        pair.makes &= !made;
         pair.tally.report.add(report);
         pair.tally.runs += u64::from(ran || pair.broken);
         pair.tally.spent += began.elapsed();
@@ -232,6 +261,50 @@ impl Campaign {
         drop(pairs);
         progress(points, failures);
     }
+
+    /// The parts of the turn that is run `seed`.
+    fn parts(&self, explorer: &Explorer, seed: u64, makes: bool) -> Vec<Part> {
+        let also = |many, what| !explorer.ends() && explorer.one_in(many, seed, what);
+        let parts = [
+            (Part::Run, !self.media),
+            (Part::Media, self.media || also(DAMAGING, "damaging run")),
+            (Part::Errors, self.errors || also(ERRING, "erring run")),
+            (Part::Making, makes),
+        ];
+        parts.into_iter().filter(|(_, wanted)| *wanted).map(|(part, _)| part).collect()
+    }
+
+    /// Does these parts, which share the points that are left.
+    fn turn(&self, explorer: &Explorer, seed: u64, parts: &[Part], left: u64, clock: &Clock) -> Done {
+        let mut done = Done { report: Report::default(), made: false };
+        let ends = explorer.ends();
+        for (n, part) in parts.iter().enumerate() {
+            let report = &mut done.report;
+            let points = left.saturating_sub(report.points).div_ceil((parts.len() - n) as u64);
+            if points == 0 || clock.is_over() || (self.stop && !report.failures.is_empty()) {
+                break;
+            }
+            // Every pair is to be looked at within the time; a run may give more images than there is time for.
+            let over = clock.over();
+            let bounds = Bounds::until(&over).points(points).to_the_first(self.stop);
+            let effort = if ends && self.effort == Effort::default() { Effort::BRIEF } else { self.effort };
+            let more = match part {
+                Part::Run => explorer.run_until(seed, &effort, &bounds),
+                Part::Media => explorer.media_until(seed, &bounds),
+                Part::Errors => explorer.erring_until(seed, &bounds),
+                Part::Making => explorer.making_until(seed, &bounds),
+            };
+            done.made |= *part == Part::Making && !bounds.are_met(&more);
+            done.report.add(more);
+        }
+        done
+    }
+}
+
+/// The share of the `n`-th of `many`, where all together have exactly `all`.
+fn share(all: u64, many: usize, n: usize) -> u64 {
+    let (many, n) = (many as u64, n as u64);
+    all / many + u64::from(n < all % many)
 }
 
 fn broken(failure: Failure) -> Report {

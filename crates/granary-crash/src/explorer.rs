@@ -24,6 +24,7 @@
 //! devices can be kept as the power failure leaves them ([`Explorer::keep`]).
 
 mod aim;
+mod bounds;
 mod erring;
 mod fewer;
 mod fewer_errors;
@@ -31,6 +32,7 @@ mod film;
 mod kept;
 mod kind;
 mod life;
+mod linear;
 mod loss;
 mod making;
 mod media;
@@ -44,6 +46,7 @@ mod run;
 mod survival;
 mod tell;
 
+pub use bounds::Bounds;
 pub use life::panic_text;
 pub use loss::{Loss, Lost};
 pub use minimise::Minimal;
@@ -168,6 +171,11 @@ impl Explorer {
     pub fn write_errors(mut self, errors: bool) -> Explorer {
         self.errors = errors;
         self
+    }
+
+    /// Whether the runs of its load have an end ([`Load::runs`]).
+    pub(crate) fn ends(&self) -> bool {
+        self.load.runs().is_some()
     }
 
     /// Virtual time that the load takes without failure, the mount included.

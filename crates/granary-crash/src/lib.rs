@@ -28,8 +28,8 @@ pub use campaign::{Campaign, Tally};
 pub use damage::{read_page, write_page};
 pub use deadline::Deadline;
 pub use explorer::{
-    At, Coverage, Damages, Effort, Errors, Explorer, Failure, Loss, Lost, Minimal, Path, Phase, Place,
-    Report, panic_text,
+    At, Bounds, Coverage, Damages, Effort, Errors, Explorer, Failure, Loss, Lost, Minimal, Path, Phase,
+    Place, Report, panic_text,
 };
 pub use faulty::{Faults, Trip};
 pub use load::{

@@ -50,6 +50,7 @@ use crate::recorded::{Recorded, Tape};
 use granary_device::{Devices, Role};
 use granary_fs::{Cred, Result as FsResult};
 use granary_sim::rng::Stream;
+use granary_trace::suggest::meant;
 use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::path::Path;
 use std::sync::Arc;
@@ -214,6 +215,9 @@ pub const LOADS: &[&str] = &[
     "late",
 ];
 
+/// How the error of a load begins that is at fault itself, whatever file system it runs on.
+pub(crate) const OWN_FAULT: &str = "the load itself is at fault: ";
+
 /// Loads that end when each of their programs was run once. They take long, so nobody runs them unasked.
 pub const ENDING: &[&str] = &["every-1", "every-2", "every-3"];
 
@@ -252,8 +256,9 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         program if program.contains('(') => Arc::new(Sequence::parse(program)?),
         path if Path::new(path).is_file() => Arc::new(load_from_file(Path::new(path), CALLS_OF_FILES)?),
         _ => {
+            let meant = meant(name, LOADS.iter().chain(ENDING).copied());
             return Err(format!(
-                "no load '{name}': choose from {}, {}, name a file (Filebench, fio, a trace), or write a program as reports do",
+                "no load '{name}': {meant}choose from {}, {}, name a file (Filebench, fio, a trace), or write a program as reports do",
                 LOADS.join(", "),
                 ENDING.join(", ")
             ));

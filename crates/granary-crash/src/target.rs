@@ -4,8 +4,10 @@
 //! virtual time.
 
 mod host;
+mod lying;
 mod on_image;
 
+pub use lying::without_flushes;
 pub use on_image::OnImage;
 
 use granary_device::{Devices, Drive, Need, Role, Structure};

@@ -17,7 +17,7 @@ use super::life::{self, Machine};
 use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
 use super::report::NO_PLACE;
-use super::{Errors, Explorer, Failure, Report};
+use super::{Bounds, Errors, Explorer, Failure, Report};
 use crate::faulty::{Choice, Given, MetadataErrors, Nth};
 use crate::load::Clients;
 use crate::oracle::Story;
@@ -57,6 +57,15 @@ impl fmt::Display for End {
     }
 }
 
+/// Which try of a run. It stands in the place of a replay line, so the line draws the same whatever a run of
+/// its load has become.
+#[derive(Clone, Copy)]
+pub(super) struct Try {
+    n: u64,
+    /// Fewer than two to the power of this many commands are spared before the first that fails.
+    magnitudes: u32,
+}
+
 /// A try that was made.
 pub(super) struct Tried {
     pub(super) end: End,
@@ -76,15 +85,18 @@ impl Tried {
 impl Explorer {
     /// Runs the load up to twelve times, each with other errors of metadata.
     pub fn erring(&self, seed: u64) -> Report {
-        self.erring_until(seed, &|| false)
+        self.erring_until(seed, &Bounds::NONE)
     }
 
-    /// The same, until `over` says that there is no time left.
-    pub fn erring_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
+    /// The same, within bounds.
+    pub fn erring_until(&self, seed: u64, bounds: &Bounds<'_>) -> Report {
         let mut report = Report::default();
-        for n in (0..TRIES).take_while(|_| !over()) {
+        for n in 0..TRIES {
+            if bounds.are_met(&report) {
+                break;
+            }
             report.points += 1;
-            match self.attempt(seed, n, None, None).ended {
+            match self.attempt(seed, self.new_try(n), None, None).ended {
                 Ok(met) => report.coverage.errors.add(&met),
                 Err(failure) => {
                     report.coverage.errors.tries += 1;
@@ -97,7 +109,7 @@ impl Explorer {
 
     /// Does a try of run `seed` once more; where calls are named, with these alone and the commands that fail behind them.
     pub(super) fn erring_again(&self, seed: u64, place: Place) -> Tried {
-        let n = match self.number_of_try(seed, place) {
+        let n = match self.try_at(seed, place) {
             Ok(n) => n,
             Err(failure) => return Tried::ended(Err(failure)),
         };
@@ -109,12 +121,20 @@ impl Explorer {
         self.attempt(seed, n, Some(&tape), Some(calls.failing()))
     }
 
-    /// The number of the try at a place.
-    pub(super) fn number_of_try(&self, seed: u64, place: Place) -> Result<u64, Failure> {
+    /// The `n`-th try of a run of this load, which is as long as it is with the code of today.
+    fn new_try(&self, n: u64) -> Try {
+        let many = self.extent.commands * u64::from(ROUNDS);
+        Try { n, magnitudes: many.ilog2() + 1 }
+    }
+
+    /// The try at a place.
+    pub(super) fn try_at(&self, seed: u64, place: Place) -> Result<Try, Failure> {
         match place.at {
-            At::Before(n) if n < TRIES => Ok(n),
+            // Lines of earlier times do not say how long the run was.
+            At::Before(n) if n < TRIES && place.draw == 0 => Ok(self.new_try(n)),
+            At::Before(n) if n < TRIES && place.draw <= u64::BITS => Ok(Try { n, magnitudes: place.draw }),
             _ => {
-                let what = format!("'{place}' is no try: i0- to i{}- are", TRIES - 1);
+                let what = format!("'{place}' is no try: i0-.0 to i{}-.{} are", TRIES - 1, u64::BITS);
                 Err(self.failure(seed, NO_PLACE.into(), vec![what]))
             }
         }
@@ -124,12 +144,13 @@ impl Explorer {
     pub(super) fn attempt(
         &self,
         seed: u64,
-        n: u64,
+        which: Try,
         tape: Option<&Tape>,
         failing: Option<&BTreeSet<Nth>>,
     ) -> Tried {
-        let path =
-            Path::default().then(Place { phase: Phase::Erring, at: At::Before(n), draw: 0, listed: false });
+        let Try { n, magnitudes } = which;
+        let (phase, at) = (Phase::Erring, At::Before(n));
+        let path = Path::default().then(Place { phase, at, draw: magnitudes, listed: false });
         let fail = |stage: &str, evidence: Vec<String>| {
             let failure = self.failure(seed, format!("{stage} with errors of metadata"), evidence);
             Failure { path: path.clone(), errors: false, ..failure }
@@ -139,7 +160,7 @@ impl Explorer {
             return Tried::ended(Err(self.no_copy(seed)));
         };
         let mut random = Stream::new(seed, &format!("errors of metadata {n}"));
-        let mut errors = self.errors_of_metadata(&mut random);
+        let mut errors = errors_of_metadata(&mut random, magnitudes);
         if let Some(failing) = failing {
             errors.choice = Choice::These(failing.clone());
         }
@@ -195,18 +216,17 @@ impl Explorer {
         }
         tried
     }
+}
 
-    /// Draws which commands fail: one alone, a few or all from an instant on, in the load or soon.
-    fn errors_of_metadata(&self, random: &mut Stream) -> MetadataErrors {
-        let kinds = random.below(3);
-        let many = self.extent.commands * u64::from(ROUNDS);
-        let magnitude = random.below(u64::from(many.ilog2()) + 1);
-        let choice = Choice::Drawn {
-            spared: random.below(1 << magnitude),
-            one_in: 1 << random.below(5),
-            left: [1, 1, 4, u64::MAX][random.below(4) as usize],
-            random: Stream::new(random.next_u64(), "errors of metadata"),
-        };
-        MetadataErrors::new(kinds != 1, kinds != 0, choice)
-    }
+/// Draws which commands fail: one alone, a few or all from an instant on, in the load or soon.
+fn errors_of_metadata(random: &mut Stream, magnitudes: u32) -> MetadataErrors {
+    let kinds = random.below(3);
+    let magnitude = random.below(u64::from(magnitudes));
+    let choice = Choice::Drawn {
+        spared: random.below(1 << magnitude),
+        one_in: 1 << random.below(5),
+        left: [1, 1, 4, u64::MAX][random.below(4) as usize],
+        random: Stream::new(random.next_u64(), "errors of metadata"),
+    };
+    MetadataErrors::new(kinds != 1, kinds != 0, choice)
 }

@@ -29,7 +29,7 @@ impl Explorer {
     ) -> Result<Minimal, String> {
         let seed = failure.seed;
         let place = *failure.path.0.first().ok_or(AGAIN)?;
-        let n = self.number_of_try(seed, place).map_err(|failure| failure.to_string())?;
+        let n = self.try_at(seed, place).map_err(|failure| failure.to_string())?;
         let is_same = |tried: Tried| tried.ended.err().filter(|other| same(failure, other));
         // Its numbers are those of calls.
         let whole = self.attempt(seed, n, Some(&Tape::default()), None);

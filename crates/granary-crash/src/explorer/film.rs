@@ -19,6 +19,7 @@ use granary_sim::{Watcher, now, sleep_until};
 use granary_units::Nanos;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// All devices at one instant, and what was promised by then.
@@ -47,8 +48,8 @@ pub(super) struct Image {
 pub(super) struct Wanted {
     pub(super) commands: BTreeSet<(u64, bool)>,
     pub(super) instants: BTreeSet<Nanos>,
-    /// Every command, before and after.
-    pub(super) all: bool,
+    /// Each of these commands, before and after.
+    pub(super) every: Range<u64>,
 }
 
 impl Wanted {
@@ -268,7 +269,7 @@ impl Observer for Film {
             let fence = reel.fences;
             by_step |= reel.at_fences.remove(&fence);
         }
-        if reel.wanted.all || reel.wanted.commands.contains(&(n, after)) || by_step {
+        if reel.wanted.every.contains(&n) || reel.wanted.commands.contains(&(n, after)) || by_step {
             let at = if after { At::After(n) } else { At::Before(n) };
             self.take(&mut reel, at);
             end(reel);

@@ -17,7 +17,7 @@ use super::place::{Path, Phase, Place};
 use super::report::NO_PLACE;
 use super::run::Cut;
 use super::survival::{lose_as, survival};
-use super::{Explorer, Failure, Report};
+use super::{Bounds, Explorer, Failure, Report};
 use crate::faulty::Observer;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
@@ -31,16 +31,19 @@ const DRAWS: u32 = 2;
 impl Explorer {
     /// Cuts the power while the file system is made, at up to 24 places that are drawn from the seed.
     pub fn making(&self, seed: u64) -> Report {
-        self.making_until(seed, &|| false)
+        self.making_until(seed, &Bounds::NONE)
     }
 
-    /// The same, until `over` says that there is no time left.
-    pub fn making_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
+    /// The same, within bounds.
+    pub fn making_until(&self, seed: u64, bounds: &Bounds<'_>) -> Report {
         let mut report = Report::default();
         let (images, made) = self.images_of_making(seed, self.places_of_making(seed));
         report.failures.extend(made.err());
         for image in images {
-            for draw in (0..DRAWS).take_while(|_| !over()) {
+            for draw in 0..DRAWS {
+                if bounds.are_met(&report) {
+                    return report;
+                }
                 report.points += 1;
                 report.coverage.failures += 1;
                 let place = Place { phase: image.phase, at: image.at, draw, listed: false };

@@ -19,7 +19,7 @@ use super::mission::{Mission, Outcome};
 use super::place::{At, Path, Phase, Place};
 use super::probe::Hit;
 use super::report::NO_PLACE;
-use super::{Damages, Explorer, Failure, Report};
+use super::{Bounds, Damages, Explorer, Failure, Report};
 use crate::damage::{Damage, Media};
 use crate::faulty::DevicePage;
 use crate::load::Clients;
@@ -71,15 +71,20 @@ fn draw(seed: u64, rest: &AtRest, n: u64) -> Option<Drawn> {
 impl Explorer {
     /// Runs the load, unmounts, and looks at up to 24 damages, each in a copy.
     pub fn media(&self, seed: u64) -> Report {
-        self.media_until(seed, &|| false)
+        self.media_until(seed, &Bounds::NONE)
     }
 
-    /// The same, until `over` says that there is no time left.
-    pub fn media_until(&self, seed: u64, over: &dyn Fn() -> bool) -> Report {
+    /// The same, within bounds.
+    pub fn media_until(&self, seed: u64, bounds: &Bounds<'_>) -> Report {
         let mut report = Report::default();
         match self.at_rest(seed, None) {
             Ok(rest) => {
-                (0..DAMAGES).take_while(|_| !over()).for_each(|n| report.add(self.damaged(seed, &rest, n)))
+                for n in 0..DAMAGES {
+                    if bounds.are_met(&report) {
+                        break;
+                    }
+                    report.add(self.damaged(seed, &rest, n));
+                }
             }
             Err(failure) => report.failures.push(failure),
         }

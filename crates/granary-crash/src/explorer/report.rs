@@ -1,7 +1,9 @@
 //! What an exploration found, and how much it looked at.
 
+use super::aim::recoveries;
 use super::loss::Loss;
 use super::place::Path;
+use crate::load::OWN_FAULT;
 use crate::recorded::Calls;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +30,12 @@ pub struct Coverage {
     pub damages: Damages,
     /// Errors of metadata.
     pub errors: Errors,
+    /// Points behind one interrupted recovery, behind two in a row, and so on; the last counts all that are deeper.
+    pub depths: [u64; DEPTHS],
 }
+
+/// Recoveries in a row whose interruptions are counted apart.
+const DEPTHS: usize = 16;
 
 /// Tries in which commands for metadata fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +75,17 @@ impl Coverage {
         self.bytes += other.bytes;
         self.damages.add(&other.damages);
         self.errors.add(&other.errors);
+        self.depths.iter_mut().zip(other.depths).for_each(|(all, more)| *all += more);
+    }
+
+    /// A power failure at the end of this path.
+    pub(super) fn met(&mut self, path: &Path) {
+        let recoveries = recoveries(path);
+        self.failures += 1;
+        self.in_recovery += u64::from(recoveries > 0);
+        if let Some(depth) = recoveries.checked_sub(1) {
+            self.depths[depth.min(DEPTHS - 1)] += 1;
+        }
     }
 }
 
@@ -140,6 +158,11 @@ impl Failure {
     pub fn replay_line(&self) -> Option<String> {
         let Failure { fs, load, .. } = self;
         (!self.path.0.is_empty()).then(|| format!("{fs}\t{load}\t{}", self.place()))
+    }
+
+    /// Whether the load is at fault: it goes wrong by itself, for a reason of its own.
+    pub fn is_of_the_load(&self) -> bool {
+        self.path.0.is_empty() && self.evidence.iter().any(|what| what.starts_with(OWN_FAULT))
     }
 
     /// Whether nothing failed: the place of a replay is not in the run.

@@ -11,7 +11,7 @@
 //!
 //! Everything is a function of seed and path, so a failure is replayed by these two.
 
-use super::aim::{LATER, mount};
+use super::aim::{LATER, mount, one_in_recovery};
 use super::film::{Film, Image, Places, Wanted};
 use super::life::{Life, Machine};
 use super::loss::Loss;
@@ -20,7 +20,7 @@ use super::mission::{Mission, Outcome};
 use super::place::{Path, Phase, Place};
 use super::report::NO_PLACE;
 use super::survival::{Draws, lose_as, lose_power, survival};
-use super::{Explorer, Failure, Report};
+use super::{Bounds, Explorer, Failure, Report};
 use crate::oracle::Promises;
 use crate::recorded::Tape;
 use granary_sim::rng::{Fate, Stream};
@@ -41,17 +41,21 @@ pub struct Effort {
     pub draws: u32,
     /// See `draws`.
     pub exhaustive: bool,
+    /// Behind each image of the run its recovery is interrupted, that recovery as well, and so on: as many as
+    /// [`Explorer::deep`] says.
+    pub nested: bool,
 }
 
 impl Effort {
     /// One image anywhere, one in rare steps, one state of each: for short runs of which there are many.
-    pub const BRIEF: Effort = Effort { anywhere: 1, in_steps: 1, linear: false, draws: 1, exhaustive: false };
+    pub const BRIEF: Effort =
+        Effort { anywhere: 1, in_steps: 1, linear: false, draws: 1, exhaustive: false, nested: false };
 }
 
 impl Default for Effort {
     /// 8 images anywhere, as many in rare steps, two states of each. More runs find more than more images of one.
     fn default() -> Effort {
-        Effort { anywhere: 8, in_steps: 8, linear: false, draws: 2, exhaustive: false }
+        Effort { anywhere: 8, in_steps: 8, linear: false, draws: 2, exhaustive: false, nested: false }
     }
 }
 
@@ -93,39 +97,49 @@ pub(super) struct Cut<'a> {
 impl Explorer {
     /// Runs the load once and looks at the crash images of the run.
     pub fn run(&self, seed: u64, effort: &Effort) -> Report {
-        self.run_until(seed, effort, &|| false)
+        self.run_until(seed, effort, &Bounds::NONE)
     }
 
-    /// The same, until `over` says that there is no time left: images that nobody has looked at by then are dropped.
-    pub fn run_until(&self, seed: u64, effort: &Effort, over: &dyn Fn() -> bool) -> Report {
+    /// The same, within bounds: images that nobody has looked at by then are dropped.
+    pub fn run_until(&self, seed: u64, effort: &Effort, bounds: &Bounds<'_>) -> Report {
         let mut report = Report::default();
         let mut random = Stream::new(seed, "run");
-        let rounds = self.rounds(seed);
-        let wanted = if effort.linear {
-            let all = Wanted { all: true, ..Wanted::default() };
-            Places::from([(Phase::Load, all.clone()), (Phase::Remount, all)])
-        } else {
-            let load = self.anywhere(&mut random, effort.anywhere, rounds);
-            Places::from([(Phase::Load, load), (Phase::Remount, mount(&mut random))])
-        };
-        let (outcome, images) = self.trunk(seed, wanted, effort.in_steps as usize, None, &mut report);
-        if let Err(failure) = outcome {
-            report.failures.push(failure);
+        if effort.linear {
+            self.every_command(seed, effort, bounds, &mut report);
+            return report;
         }
-        let mut todo: Vec<Crash> = crashes(&Path::default(), rounds - 1, images);
-        while !over() && !todo.is_empty() {
+        let load = self.anywhere(&mut random, effort.anywhere, self.rounds(seed));
+        let wanted = Places::from([(Phase::Load, load), (Phase::Remount, mount(&mut random))]);
+        let (outcome, images) = self.trunk(seed, wanted, effort.in_steps as usize, None, &mut report);
+        report.failures.extend(outcome.err());
+        self.look(seed, images, effort, bounds, &mut random, &mut report);
+        report
+    }
+
+    /// Looks at images of a run, and at those of the lives behind them.
+    pub(super) fn look(
+        &self,
+        seed: u64,
+        images: Vec<Image>,
+        effort: &Effort,
+        bounds: &Bounds<'_>,
+        random: &mut Stream,
+        report: &mut Report,
+    ) {
+        let mut todo: Vec<Crash> = crashes(&Path::default(), self.rounds(seed) - 1, images);
+        while !bounds.are_met(report) && !todo.is_empty() {
             // In any order: where time ends early, what was looked at is from everywhere, rather in rare steps.
             let pair = [0; 2].map(|_| random.below(todo.len() as u64) as usize);
-            let next = if todo[pair[0]].rarity(&report) <= todo[pair[1]].rarity(&report) {
-                pair[0]
-            } else {
-                pair[1]
-            };
+            let rarer =
+                if todo[pair[0]].rarity(report) <= todo[pair[1]].rarity(report) { pair[0] } else { pair[1] };
+            // One after the other down to the last recovery: else few would come so deep.
+            let deeper = todo.iter().rposition(|crash| effort.nested && !crash.path.0.is_empty());
+            let next = deeper.unwrap_or(rarer);
             let Crash { path, round, image } = todo.swap_remove(next);
             let mut draws =
                 if effort.exhaustive { Draws::Listed(Some(Vec::new())) } else { Draws::Random(0) };
             for draw in 0..effort.draws {
-                if draw > 0 && over() {
+                if draw > 0 && bounds.are_met(report) {
                     break;
                 }
                 let place = Place { phase: image.phase, at: image.at, draw, listed: effort.exhaustive };
@@ -135,8 +149,15 @@ impl Explorer {
                 let round = round + u32::from(image.ran);
                 let machine = Machine::of(devices, image.promises.fork(), image.now);
                 report.points += 1;
-                let wanted = self.wanted_behind(seed, &path);
-                match self.branch(seed, &path, machine, round, wanted, &mut report) {
+                report.coverage.met(&path);
+                let wanted = match effort.nested {
+                    true => self.wanted_in_recovery(seed, &path),
+                    false => self.wanted_behind(seed, &path),
+                };
+                match self.branch(seed, &path, machine, round, wanted, report) {
+                    Ok(images) if effort.nested => {
+                        todo.extend(crashes(&path, round, one_in_recovery(seed, &path, images)));
+                    }
                     Ok(images) => todo.extend(crashes(&path, round, images)),
                     Err(failure) => {
                         report.failures.push(Failure { steps: image.steps.clone().into(), ..failure })
@@ -147,7 +168,6 @@ impl Explorer {
                 }
             }
         }
-        report
     }
 
     /// Does once more what failed at `path` of run `seed`.
@@ -344,10 +364,6 @@ impl Explorer {
         let life = Life { target, load, root_seed: seed, mission, film: film_of_life, tape, until };
         let (_, outcome) = life.live(machine);
         let (images, seen) = film.develop();
-        for image in &images {
-            report.coverage.failures += 1;
-            report.coverage.in_recovery += u64::from(image.phase == Phase::Recovery);
-        }
         if let Outcome::Finished { seen, .. } = &outcome {
             report.coverage.add(seen);
         }
@@ -356,7 +372,7 @@ impl Explorer {
     }
 
     /// Rounds of the load in a run.
-    fn rounds(&self, seed: u64) -> u32 {
+    pub(super) fn rounds(&self, seed: u64) -> u32 {
         if self.one_in(LONG, seed, "long run") { self.load.rounds().max(1) } else { 1 }
     }
 

@@ -10,13 +10,13 @@
 //! their files anew: what the round before left is removed, call by call.
 
 use super::torture::expected;
-use super::{Clients, Load};
+use super::{Clients, Load, OWN_FAULT};
 use crate::recorded::{Budget, Recorded};
 use granary_fs::FileKind;
 use granary_sim::rng::Stream;
 use granary_vfs::{Posix, Process};
 use granary_workload::Workload;
-use granary_workload::run::{Run, RunOptions};
+use granary_workload::run::{Run, RunError, RunOptions};
 use std::path::Path;
 
 /// Bytes that files may take that are laid out before a run: a part of the small drives of crash tests.
@@ -28,6 +28,8 @@ pub struct FromFile {
     name: String,
     workload: Workload,
     calls: u64,
+    /// For the lines of what goes wrong; of a trace nothing.
+    text: String,
 }
 
 /// The program of a file as a load whose run ends after `calls` calls (at least one).
@@ -67,7 +69,26 @@ impl FromFile {
                 MOST_BYTES / 1048576.0
             ));
         }
-        Ok(FromFile { name: name.to_owned(), workload, calls })
+        let is_program = matches!(end.as_deref(), Some("f" | "fio" | "job" | "ini"));
+        let text = if is_program { String::from_utf8_lossy(text).into_owned() } else { String::new() };
+        Ok(FromFile { name: name.to_owned(), workload, calls, text })
+    }
+
+    /// An error of a run in words. Where the program is at fault it says so, with the file and the line.
+    fn told(&self, error: &RunError) -> String {
+        let why = match error {
+            error if error.is_no_space() => {
+                "; drives of crash tests have 64 MiB: make its files fewer or smaller"
+            }
+            RunError::NothingToPick { .. }
+            | RunError::Misuse { .. }
+            | RunError::Fileset { .. }
+            | RunError::Endless
+            | RunError::Standstill { .. } => "",
+            _ => return error.to_string(),
+        };
+        let line = line_of(&self.text, error).map_or(String::new(), |line| format!("{line}:"));
+        format!("{OWN_FAULT}{}:{line} {error}{why}", self.name)
     }
 }
 
@@ -90,8 +111,30 @@ impl Load for FromFile {
             _ => clients.client().with_budget(budget.clone()),
         };
         let mut run = Run::new(&self.workload, client, options);
-        run.setup().map_err(|e| e.to_string())?;
-        run.measure().map(drop).map_err(|e| e.to_string())
+        run.setup().map_err(|e| self.told(&e))?;
+        run.measure().map(drop).map_err(|e| self.told(&e))
+    }
+}
+
+/// The line of a program, from 1, in which what went wrong has its name.
+fn line_of(text: &str, error: &RunError) -> Option<usize> {
+    let has = |line: &str, name: &str| {
+        line.split([',', ' ', '\t', '{', '}']).any(|word| word.strip_prefix("name=") == Some(name))
+    };
+    let defines = |line: &str| line.trim_start().starts_with("define");
+    let line = |wanted: &dyn Fn(&str) -> bool| text.lines().position(wanted).map(|line| line + 1);
+    match error {
+        RunError::Call { flowop, .. }
+        | RunError::NothingToPick { flowop, .. }
+        | RunError::Misuse { flowop, .. } => {
+            line(&|line| !defines(line) && has(line, flowop)).or_else(|| line(&|line| has(line, flowop)))
+        }
+        RunError::Fileset { fileset, .. } => line(&|line| defines(line) && has(line, fileset)),
+        RunError::Setup { path, .. } => {
+            line(&|line| defines(line) && path.split('/').any(|name| !name.is_empty() && has(line, name)))
+        }
+        RunError::Job { job, .. } => line(&|line| line.trim() == format!("[{job}]")),
+        _ => None,
     }
 }
 
@@ -117,6 +160,7 @@ fn remove_all(posix: &mut Recorded<Process>, dir: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use granary_fs::FsError;
 
     const F: &str = "set $dir=/x\ndefine fileset name=a,path=$dir,size=100m,entries=50,prealloc\n\
         define process name=p { thread name=t { flowop writewholefile name=w,filesetname=a } }\nrun 60\n";
@@ -138,5 +182,22 @@ mod tests {
         {
             assert!(!FromFile::new(name, text, 10).expect_err(name).is_empty());
         }
+    }
+
+    #[test]
+    fn a_lack_of_room_is_the_programs_own_fault_in_its_line_and_other_errors_are_not() {
+        let load = FromFile::new("a.f", F.replace("100m", "1m").as_bytes(), 10).expect("it fits");
+        let call = |source| RunError::Call {
+            flowop: "w".into(),
+            thread: "p-1/t-1".into(),
+            call: "write",
+            path: "/x/a/1".into(),
+            source,
+        };
+        let told = load.told(&call(FsError::NoSpace));
+        assert!(told.starts_with(&format!("{OWN_FAULT}a.f:3: flowop `w`")), "{told}");
+        let setup = RunError::Setup { call: "write", path: "/x/a/1".into(), source: FsError::NoSpace };
+        assert!(load.told(&setup).starts_with(&format!("{OWN_FAULT}a.f:2: ")), "{}", load.told(&setup));
+        assert!(!load.told(&call(FsError::ReadOnly)).contains(OWN_FAULT));
     }
 }

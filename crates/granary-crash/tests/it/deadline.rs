@@ -59,6 +59,7 @@ fn campaign(effort: Effort, time: Option<Duration>, interrupted: &Arc<AtomicBool
         time,
         jobs: 1,
         stop: false,
+        kept: usize::MAX,
         interrupted: Arc::clone(interrupted),
     }
 }

@@ -103,7 +103,8 @@ fn endless(reads: bool) -> (Arc<Endless>, Explorer) {
     (endless, explorer)
 }
 
-const FEW: Effort = Effort { anywhere: 2, in_steps: 0, linear: false, draws: 1, exhaustive: false };
+const FEW: Effort =
+    Effort { anywhere: 2, in_steps: 0, linear: false, draws: 1, exhaustive: false, nested: false };
 
 /// Does something on a thread of this machine.
 #[allow(clippy::disallowed_methods, reason = "what does not end stands outside virtual time")]

@@ -3,6 +3,7 @@
 mod accessed;
 mod atomic;
 mod beyond;
+mod campaign;
 mod deadline;
 mod endless;
 mod erring;
@@ -15,6 +16,7 @@ mod generated;
 mod journal;
 mod kept;
 mod liar;
+mod linear;
 mod loads;
 mod lost;
 mod making;

@@ -84,7 +84,7 @@ fn some_runs_have_several_rounds_and_most_have_one() {
 
 #[test]
 fn every_state_of_an_image_is_looked_at_once() {
-    let effort = Effort { anywhere: 2, in_steps: 0, draws: 16, exhaustive: true, linear: false };
+    let effort = Effort { anywhere: 2, in_steps: 0, draws: 16, exhaustive: true, ..Effort::default() };
     let report = explorer("ext4", "torture").run(2, &effort);
     assert!(report.failures.is_empty(), "{report}");
     assert!(report.points > 2, "{report}");
@@ -112,6 +112,7 @@ fn a_campaign_looks_at_the_same_points_with_one_worker_and_with_two() {
             time: None,
             jobs,
             stop: false,
+            kept: usize::MAX,
             errors: false,
             media: false,
             interrupted: Arc::default(),

@@ -18,6 +18,9 @@ pub enum Mode {
     /// As sample, and in each run, not in one of eight, some writes of content fail, and behind it commands
     /// for metadata do: fsync must tell
     Errors,
+    /// Behind each power failure of the run the recovery is interrupted, that recovery as well, and so on: as
+    /// many recoveries as --nested says
+    Nested,
     /// No power failure: flipped bits, lost, stale, torn, misdirected and unreadable pages in what a run has left
     Media,
 }
@@ -28,6 +31,7 @@ impl Mode {
         match self {
             Mode::Sample | Mode::Errors | Mode::Media => Effort::default(),
             Mode::Linear => Effort { anywhere: 0, in_steps: 0, linear: true, draws: 1, ..Effort::default() },
+            Mode::Nested => Effort { draws: 1, nested: true, ..Effort::default() },
             Mode::Exhaustive => Effort { draws: 64, exhaustive: true, ..Effort::default() },
         }
     }
@@ -89,7 +93,8 @@ pub enum Lie {
 /// Arguments of `granary crash`.
 #[derive(Args, Clone)]
 pub struct CrashArgs {
-    /// File systems, or crash cases of them (`granary crash --list` names all); all where left out
+    /// File systems, or crash cases of them (`granary crash --list` names all); all where left out. A name without
+    /// an `@` stands for the usual devices and, on an SSD, for `@volatile`; `@usual` is the first alone
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub fs: Vec<String>,
     /// Loads (`granary crash --list` names all), files (Filebench, fio, traces) or short programs; all named ones where left out
@@ -98,7 +103,7 @@ pub struct CrashArgs {
     /// List file systems and loads
     #[arg(long)]
     pub list: bool,
-    /// Crash points of each file system
+    /// Crash points of each file system, shared by its loads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub points: Option<u64>,
     /// Seconds for all; 60 where neither points nor time are given
@@ -107,30 +112,36 @@ pub struct CrashArgs {
     /// Which crash images are looked at
     #[arg(long, value_enum, default_value_t = Mode::Sample)]
     pub mode: Mode,
-    /// Power failures one after the other, at most: the second in the recovery from the first, or in the load behind it
+    /// Power failures one after the other, at most: the second in the recovery from the first, or in the load behind it. With --mode nested:
+    /// interrupted recoveries behind each power failure
     #[arg(long, value_name = "N", default_value_t = Campaign::NESTED, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub nested: u32,
     /// Number of the first run of each load
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Runs at a time; one for each core of this machine where left out
+    /// Runs at a time; one for each core of this machine where left out, fewer where there is no memory for them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
     /// Seconds of this machine's clock after which a life (mount, load, checks), or mkfs, is told as a
     /// failure; the program ends then
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub patience: u64,
-    /// Stop at the first failure
+    /// Stop at the first failure, and tell that alone
     #[arg(long)]
     pub stop: bool,
     /// Do one crash point once more, as a report names it, with all calls or those named alone, and with what is lost as named or as
     /// drawn; needs one file system and one load
-    #[arg(long, value_name = "RUN:PLACE[:CALLS][:LOST]")]
+    #[arg(
+        long,
+        value_name = "RUN:PLACE[:CALLS][:LOST]",
+        conflicts_with_all = ["list", "points", "time", "mode", "nested", "seed", "stop", "failures"]
+    )]
     pub replay: Option<String>,
     /// Do not look for the fewest calls that lead to each of the first failures, which takes up to 20 seconds each
     #[arg(long)]
     pub no_minimise: bool,
-    /// File of failures: those in it are tried first, and stay until they pass; new ones are added
+    /// File of failures: those in it are tried first, and stay until they pass; new ones are added. A line whose
+    /// place the code no longer has stays, and says so
     #[arg(long, value_name = "FILE")]
     pub failures: Option<PathBuf>,
     /// Print a JSON object instead of tables
@@ -140,12 +151,12 @@ pub struct CrashArgs {
     /// `torture`, `programs`, or a short program
     #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures", "no_minimise"])]
     pub kernel: Option<String>,
-    /// Keep the devices of the first failure that is found, or of the one that is replayed, as the power
+    /// Keep the devices of the first failure that is found, or of the point that is replayed, as the power
     /// failure left them: in a new image at this path, for `granary fsck`, `mount`, `ls`. With --kernel: a
     /// directory for an image of each state that is complained about
     #[arg(long, value_name = "PATH")]
     pub keep_image: Option<PathBuf>,
-    /// With --kernel, for tests: the drive lies about FLUSH
+    /// For tests: the drive lies about FLUSH; without --kernel no flush does anything
     #[arg(long, value_enum, hide = true)]
     pub lie: Option<Lie>,
 }

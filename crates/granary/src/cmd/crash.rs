@@ -3,8 +3,11 @@
 //! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage, 128 + signal
 //! where SIGINT or SIGTERM ended it before anything was found.
 
+mod again;
 mod keep;
 mod kernel;
+mod known;
+mod names;
 mod room;
 mod tables;
 mod told;
@@ -14,15 +17,13 @@ use crate::cli::crash::{CrashArgs, Mode, Replay};
 use crate::cmd::interrupt::Stop;
 use crate::failure::Failure;
 use crate::progress::Fraction;
-use granary_bench::drives::DRIVES;
-use granary_crash::target::{by_name, by_name_on, names, names_on};
-use granary_crash::{Campaign, ENDING, Explorer, LOADS, Load, Tally, Target, load_by_name};
-use granary_testbed::registry::FILE_SYSTEMS;
-use std::path::Path;
+use granary_crash::{Campaign, Explorer, Load, Tally, Target};
+use known::Known;
+use room::Room;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use told::Told;
 
 /// The time of a campaign where neither points nor time are given.
 const USUAL_TIME: Duration = Duration::from_secs(60);
@@ -32,103 +33,83 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     if let Some(kernel) = &args.kernel {
         return kernel::run(args, kernel);
     }
-    if args.lie.is_some() {
-        return Err(Failure::usage("--lie is for the kernel's file systems: it goes with --kernel"));
-    }
     if args.list {
-        outln!("file systems:\n  {}", all_names().join("\n  "));
-        outln!("loads:\n  {}", LOADS.join("\n  "));
-        outln!("loads with an end, each of whose programs has one run:");
-        for name in ENDING {
-            let runs = load_by_name(name).ok().and_then(|load| load.runs()).unwrap_or_default();
-            outln!("  {name} ({runs} runs)");
-        }
+        names::list();
         return Ok(ExitCode::SUCCESS);
     }
     watch::watch(args);
-    let targets = targets(&args.fs)?;
-    room::must_fit(room::largest(&targets), jobs(args))?;
-    let loads = loads(&args.load)?;
+    let targets = match &args.replay {
+        Some(_) => names::targets(&args.fs)?,
+        None => names::explored(&args.fs)?,
+    };
+    let targets = if args.lie.is_some() { names::lying(targets) } else { targets };
+    let loads = names::loads(&args.load)?;
+    let room = room::room(&targets, &loads, args.mode, jobs(args))?;
     if let Some(path) = &args.keep_image {
         keep::is_possible(path, &targets)?;
     }
     if let Some(replay) = &args.replay {
-        let replay: Replay = replay.parse().map_err(Failure::usage)?;
-        if replay.path.0.is_empty() {
-            return Err(Failure::usage("--replay needs a place in the run: write for example 17:l812+.0"));
-        }
-        let ([target], [load]) = (&targets[..], &loads[..]) else {
-            return Err(Failure::usage(
-                "--replay needs --fs and --load with one name each, as the report names them",
-            ));
-        };
-        return again(args, target, load, &replay, &Stop::watch()?);
+        return again::again(args, replay, &targets, &loads, &Stop::watch()?);
     }
     if !targets.iter().any(|target| loads.iter().any(|load| target.grows() || !load.leaves_room())) {
         return Err(Failure::usage(
             "none of these file systems grows: the load grow is for those that do, bytefs for one",
         ));
     }
-    let known = args.failures.as_deref().map(read).transpose()?.unwrap_or_default();
-    // Before the work, not behind it.
-    if let Some(file) = &args.failures {
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-        opened.map_err(|e| Failure::io(format!("opening {}", file.display()), e))?;
-    }
     let stop = Stop::watch()?;
     stop.measuring();
-    let (mut still, mut found) = (Vec::new(), 0);
-    for line in &known {
-        if stop.is_asked() {
-            // Nobody has looked: it may still fail.
-            still.push(line.clone());
-            continue;
-        }
-        let failure = one_known(args, line)?;
-        if let Some(text) = failure {
-            say!("still fails: {text}");
-            still.push(line.clone());
-            found += 1;
-        } else {
-            say!("passes now: {line}");
-        }
-    }
-    let tallies = explore(args, &targets, &loads, &stop);
+    let known = match &args.failures {
+        Some(file) => known::look(args, file, &stop)?,
+        None => Known::default(),
+    };
+    let enough = args.stop && known.failing > 0;
+    let mut tallies = if enough { Vec::new() } else { explore(args, &targets, &loads, &room, &stop) };
+    let faulty = loads_at_fault(&mut tallies);
     let failures = || tallies.iter().flat_map(|t| &t.report.failures);
-    found += failures().count();
-    if found == 0 && !stop.is_asked() {
+    let found = known.failing + failures().count();
+    if found == 0 && faulty.is_empty() && !stop.is_asked() {
         some_point(&tallies)?;
     }
-    if let Some(file) = &args.failures {
-        let new = failures().filter_map(granary_crash::Failure::replay_line);
-        let mut all: Vec<String> = still;
-        new.for_each(|line| {
-            if !all.contains(&line) {
-                all.push(line);
-            }
-        });
-        let text = all.iter().fold(String::new(), |text, line| text + line + "\n");
-        std::fs::write(file, text).map_err(|e| Failure::io(format!("writing {}", file.display()), e))?;
-    }
+    // The report first: a file may not be written, and minimising takes a while.
+    let lines = || failures().filter_map(granary_crash::Failure::replay_line);
+    let keep = |known: Known| args.failures.as_ref().map_or(Ok(()), |file| known.write(file, lines()));
     let tell = || told::told(args, &stop, &targets, &loads, failures());
-    if args.json {
-        outln!("{}", tables::json(&tallies, &tell()));
+    let written = if args.json {
+        outln!("{}", tables::json(&tallies, &tell(), &room));
+        keep(known)
     } else {
-        // The report first: minimising takes a while.
         tables::print(&tallies);
+        let written = keep(known);
         told::print(&tell());
-    }
+        written
+    };
     if let Some(path) = &args.keep_image {
         keep::first(args, &targets, &loads, failures(), path);
     }
-    match stop.signal() {
-        None => Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }),
-        Some(signal) => {
-            let stopped = Failure::stopped(signal);
-            // A failure that was found is one, however little was looked at.
-            Err(if found == 0 { stopped } else { Failure::found(stopped.to_string()) })
-        }
+    let ended = match stop.signal() {
+        None => written.and(if faulty.is_empty() { Ok(()) } else { Err(Failure::usage(faulty.join("\n"))) }),
+        Some(signal) => written.and(Err(Failure::stopped(signal))),
+    };
+    match ended {
+        Ok(()) => Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }),
+        // A failure that was found is one, however little was looked at.
+        Err(why) => Err(if found == 0 { why } else { Failure::found(why.to_string()) }),
     }
+}
+
+/// What is wrong with the loads themselves: no file system has failed there.
+fn loads_at_fault(tallies: &mut [Tally]) -> Vec<String> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for tally in tallies {
+        tally.report.failures.retain(|failure| {
+            let at_fault = failure.is_of_the_load();
+            if at_fault {
+                all.entry(failure.evidence.join("; ")).or_default().push(failure.fs.to_string());
+            }
+            !at_fault
+        });
+    }
+    all.into_iter().map(|(what, on)| format!("{what} (on {})", on.join(", "))).collect()
 }
 
 /// Runs at a time.
@@ -153,43 +134,12 @@ fn some_point(tallies: &[Tally]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The crash cases of all file systems, on the usual devices and on each drive of the registry.
-fn all_names() -> Vec<String> {
-    let mut all = names(FILE_SYSTEMS);
-    all.extend(names_on(FILE_SYSTEMS, DRIVES));
-    all
-}
-
-fn targets(asked: &[String]) -> Result<Vec<Arc<dyn Target>>, Failure> {
-    let all = all_names();
-    let chosen = if asked.is_empty() { all.clone() } else { asked.to_vec() };
-    let target = |name: &String| {
-        by_name(FILE_SYSTEMS, name)
-            .or_else(|| by_name_on(FILE_SYSTEMS, DRIVES, name))
-            .ok_or_else(|| Failure::usage(format!("no file system '{name}': choose from {}", all.join(", "))))
-    };
-    chosen.iter().map(target).collect()
-}
-
-fn loads(asked: &[String]) -> Result<Vec<Arc<dyn Load>>, Failure> {
-    let usual: Vec<String> = LOADS.iter().map(|&name| name.to_owned()).collect();
-    let chosen = if asked.is_empty() { &usual[..] } else { asked };
-    let load = |name: &str| load_by_name(name).map_err(Failure::usage);
-    let mut out = Vec::new();
-    for text in chosen {
-        // A program has commas in it, and so may have a path.
-        if text.contains('(') || Path::new(text).is_file() {
-            out.push(load(text)?);
-        } else {
-            out.extend(text.split(',').map(load).collect::<Result<Vec<_>, _>>()?);
-        }
-    }
-    Ok(out)
-}
-
-fn explorer(args: &CrashArgs, target: &Arc<dyn Target>, load: &Arc<dyn Load>) -> Result<Explorer, String> {
-    let made = Explorer::new(Arc::clone(target), Arc::clone(load));
-    made.map(|explorer| explorer.deep(args.nested)).map_err(|failure| failure.to_string())
+fn explorer(
+    args: &CrashArgs,
+    target: &Arc<dyn Target>,
+    load: &Arc<dyn Load>,
+) -> Result<Explorer, granary_crash::Failure> {
+    Ok(Explorer::new(Arc::clone(target), Arc::clone(load))?.deep(args.nested))
 }
 
 /// For the run of a replay: with writes that fail, with some of its calls alone, with what is lost.
@@ -205,73 +155,12 @@ fn shortened(explorer: Explorer, replay: &Replay) -> Explorer {
     }
 }
 
-fn again(
-    args: &CrashArgs,
-    target: &Arc<dyn Target>,
-    load: &Arc<dyn Load>,
-    replay: &Replay,
-    stop: &Stop,
-) -> Result<ExitCode, Failure> {
-    let failed = |text: &str, story: &[String]| {
-        outln!("{text}");
-        story.iter().for_each(|line| outln!("  {line}"));
-        Ok(ExitCode::from(1))
-    };
-    let mut explorer = match explorer(args, target, load) {
-        Ok(explorer) => shortened(explorer, replay),
-        Err(text) => return failed(&text, &[]),
-    };
-    let Err(failure) = explorer.replay(replay.seed, &replay.path) else {
-        outln!("nothing is wrong there");
-        return Ok(ExitCode::SUCCESS);
-    };
-    if failure.is_of_no_place() {
-        let what = failure.evidence.join("; ");
-        return Err(Failure::usage(format!(
-            "{what}: take the line as the report gives it, for the same code"
-        )));
-    }
-    let story = Told::of(args, &mut explorer, &failure, stop).lines();
-    let code = failed(&failure.to_string(), &story);
-    if let Some(path) = &args.keep_image {
-        let kept = keep::keep(&mut explorer, &**target, &failure, path);
-        kept.unwrap_or_else(|e| say!("granary: {e}"));
-    }
-    code
-}
-
-/// The lines of a file of failures: file system, load, run and place.
-fn read(file: &Path) -> Result<Vec<String>, Failure> {
-    match std::fs::read_to_string(file) {
-        Ok(text) => Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(e) => Err(Failure::io(format!("reading {}", file.display()), e)),
-    }
-}
-
-/// The report of a known failure, if it still is one.
-fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
-    let wrong = || {
-        Failure::usage(format!(
-            "'{line}' is no failure: a line is file system, load, run:place, with tabs between them"
-        ))
-    };
-    let mut words = line.split('\t');
-    let (fs, load, place) = (words.next(), words.next(), words.next());
-    let (Some(fs), Some(load), Some(place)) = (fs, load, place) else { return Err(wrong()) };
-    let replay: Replay = place.parse().map_err(Failure::usage)?;
-    let (targets, loads) = (targets(&[fs.to_owned()])?, loads(&[load.to_owned()])?);
-    let done = explorer(args, &targets[0], &loads[0]).and_then(|explorer| {
-        shortened(explorer, &replay).replay(replay.seed, &replay.path).map_err(|failure| failure.to_string())
-    });
-    Ok(done.err())
-}
-
 #[allow(clippy::disallowed_methods, reason = "a bar shows how much of the time of this machine is over")]
 fn explore(
     args: &CrashArgs,
     targets: &[Arc<dyn Target>],
     loads: &[Arc<dyn Load>],
+    room: &Room,
     stop: &Stop,
 ) -> Vec<Tally> {
     let time = args.time.map(|time| Duration::from_nanos(time.0));
@@ -285,8 +174,9 @@ fn explore(
         time: time
             .or((args.points.is_none() && !loads.iter().all(|load| load.runs().is_some()))
                 .then_some(USUAL_TIME)),
-        jobs: jobs(args) as usize,
+        jobs: room.jobs as usize,
         stop: args.stop,
+        kept: room.kept,
         interrupted: stop.flag(),
     };
     let (bar, began) = (Fraction::new(), Instant::now());

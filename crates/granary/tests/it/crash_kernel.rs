@@ -41,9 +41,22 @@ fn the_kernels_file_systems_keep_their_promises_in_legal_states() {
         }
         let (out, _) = crash(&["--kernel", name, "--load", PROGRAM, "--points", "12", "--json"], 0);
         let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-        assert!(json["states"].as_u64() >= Some(12), "{json}");
+        assert_eq!(json["states"], 12, "{json}");
         assert!(json["files"].as_u64() > Some(12), "{json}");
         assert!(json["checked"].as_u64() > Some(0), "{json}");
+    }
+}
+
+/// However many try states at a time.
+#[test]
+fn a_small_number_of_states_is_kept_to() {
+    if can("mkfs.ext4") {
+        let mut command = Command::cargo_bin("granary").expect("the binary is built");
+        command
+            .args(["crash", "--kernel", "ext4", "--load", PROGRAM, "--points", "3", "--jobs", "3", "--json"]);
+        let out = command.assert().code(0).get_output().clone();
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        assert_eq!(json["states"], 3, "{json}");
     }
 }
 

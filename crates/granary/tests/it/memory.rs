@@ -1,9 +1,8 @@
 //! Commands that make devices say how much memory they take, and refuse what there is no memory for.
 
 use assert_cmd::Command;
-use granary_bench::memory::{Need, Use};
 use granary_testbed::Testbed;
-use granary_testbed::registry::{self, FILE_SYSTEMS};
+use granary_testbed::registry;
 use granary_units::Bytes;
 
 fn granary() -> Command {
@@ -88,19 +87,14 @@ fn a_command_that_needs_more_memory_than_there_is_says_so_and_what_to_do() {
 #[test]
 fn what_does_not_fit_together_is_told_to_come_one_by_one() {
     let run: &[&str] = &["run", "varmail", "--scale", "0.001", "--fs", "ext4,f2fs", "--jobs", "2"];
-    let crash: &[&str] = &["crash", "--fs", "ext4", "--load", "torture", "--points", "1", "--jobs", "500"];
     let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
     let ext4 = registry::find("ext4").expect("registered");
     let run_alone = testbed.memory_for(ext4).expect("it has an SSD").reserved;
-    let target = granary_crash::target::by_name(FILE_SYSTEMS, "ext4").expect("a target");
-    let crash_alone = 2 * Need::of_ssd(&target.configs().0.expect("an SSD"), Use::NEW).reserved;
-    for (args, alone) in [(run, run_alone), (crash, crash_alone)] {
-        // What the allocator takes beyond, and the program.
-        let limit = format!("{}KiB", (alone >> 10) + (64 << 10));
-        let out = granary().args(args).env("GRANARY_MEMORY", limit).assert().code(2).get_output().clone();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(said.contains("of memory, and there is") && said.contains("--jobs 1"), "{args:?}: {said}");
-    }
+    // What the allocator takes beyond, and the program.
+    let limit = format!("{}KiB", (run_alone >> 10) + (64 << 10));
+    let out = granary().args(run).env("GRANARY_MEMORY", limit).assert().code(2).get_output().clone();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("of memory, and there is") && said.contains("--jobs 1"), "{said}");
 }
 
 #[test]

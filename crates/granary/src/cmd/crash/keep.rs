@@ -39,7 +39,8 @@ pub(super) fn first<'a>(
         let target = targets.iter().find(|target| target.name() == &*failure.fs);
         let load = loads.iter().find(|load| load.name() == &*failure.load);
         let Some((target, load)) = target.zip(load) else { continue };
-        let kept = explorer(args, target, load).map_err(Failure::usage).and_then(|explorer| {
+        let made = explorer(args, target, load).map_err(|failure| Failure::usage(failure.to_string()));
+        let kept = made.and_then(|explorer| {
             let mut explorer = explorer.write_errors(failure.errors);
             keep(&mut explorer, &**target, failure, path)
         });
@@ -69,9 +70,10 @@ pub(super) fn keep(
     let image = Keep { fs, devices: ImageDevices { ssd, nvm }, host, label: &line, date: crate::cmd::date() };
     kept::keep(path, &image, |devices| explorer.keep(failure, devices))?;
     let path = path.display();
+    let passes = if failure.evidence.is_empty() { "; all is well behind that recovery" } else { "" };
     say!(
         "{path}: the devices of {} as the power failure left them; `granary fsck {path}` looks at what their recovery makes of them, \
-         and changes nothing",
+         and changes nothing{passes}",
         failure.fs
     );
     Ok(())

@@ -27,9 +27,10 @@ use super::room;
 use crate::cli::crash::{CrashArgs, Lie};
 use crate::failure::Failure;
 use crate::progress::Fraction;
-use granary_bench::memory::{Need, Use};
+use granary_bench::memory::{Limits, Need, Use};
 use granary_sim::wall::{Pacing, set_pacing};
-use kind::Kind;
+use granary_trace::suggest::meant;
+use kind::{KINDS, Kind};
 use load::Load;
 use parking_lot::Mutex;
 use recording::Recording;
@@ -50,7 +51,12 @@ const USUAL_TIME: Duration = Duration::from_secs(60);
 /// Runs the command.
 pub fn run(args: &CrashArgs, name: &str) -> Result<ExitCode, Failure> {
     let kind = Kind::by_name(name).ok_or_else(|| {
-        Failure::usage(format!("no file system '{name}' of the kernel: choose from ext4, xfs, btrfs"))
+        let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        let meant = meant(name, names.iter().copied());
+        Failure::usage(format!(
+            "no file system '{name}' of the kernel: {meant}choose from {}",
+            names.join(", ")
+        ))
     })?;
     let load = args.load.as_slice();
     let load = match load {
@@ -71,7 +77,7 @@ pub fn run(args: &CrashArgs, name: &str) -> Result<ExitCode, Failure> {
     }
     let work = Arc::new(Work::new(args, kind, load, replay, stop));
     let config = recording::drive_config().map_err(Failure::usage)?;
-    room::must_fit(Need::of_ssd(&config, Use::NEW), work.jobs)?;
+    room::must_fit(Need::of_ssd(&config, Use::NEW).times(2), work.jobs, &Limits::here()?)?;
     let all = work.explore()?;
     if all.tally.states == 0 {
         return Err(Failure::usage("not one state was tried: give it more time with --time"));
@@ -181,6 +187,12 @@ impl Work {
         late || self.stop.load(Relaxed) || self.taken.load(Relaxed) >= self.points
     }
 
+    /// Takes one of the states that are left; false: there is none.
+    fn claim(&self) -> bool {
+        let more = |taken| (taken < self.points).then_some(taken + 1);
+        self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
     fn work(&self, dir: &Path) -> Result<(), String> {
         for part in ["drive", "mnt", "state"] {
             std::fs::create_dir_all(dir.join(part)).map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -204,12 +216,17 @@ impl Work {
         bench.keep.clone_from(&self.keep);
         let numbers = self.replay.map_or(0..STATES, |(_, state)| state..state + 1);
         for number in numbers {
-            if self.is_over() {
+            // Taken before it is tried: two workers do not try the last one.
+            if self.is_over() || !self.claim() {
                 break;
             }
             let before = bench.tally.states;
             let complaint = bench.attempt(tape, &load, number)?;
-            let taken = self.taken.fetch_add(bench.tally.states - before, Relaxed);
+            if bench.tally.states == before {
+                // It was tried before.
+                self.taken.fetch_sub(1, Relaxed);
+            }
+            let taken = self.taken.load(Relaxed);
             if let Some(complaint) = complaint {
                 self.found.lock().complaints.push(complaint);
                 self.stop.fetch_or(self.stop_at_first, Relaxed);
