@@ -3,7 +3,7 @@
 //! ```text
 //!   header ── lock ── header ── files ── wal into dram and nvm ── SSD from its dram ── all of it to the files, wal begun anew
 //!                                          └─ contents of flash pages: those that the SSD says still count
-//!   ── journal ── devices run ── a REMAP that was under way goes on
+//!   ── journal ── devices run ── a vendor command that was under way goes on
 //! ```
 //!
 //! Whatever opening was interrupted at, the next one does it once more: until the log is begun anew nothing is gone from it.
@@ -146,13 +146,11 @@ impl Image {
             // Nothing will be written, so nothing needs their checksums.
             wanted.iter().for_each(|(ppa, seq, page)| journal.hold(&journal.rider(*ppa, *seq, page, 0)));
         }
-        let (mut devices, mut unfinished) = (Devices::none(), None);
+        let mut devices = Devices::none();
         let ssd = match kept {
             Some(kept) => {
                 let kept = if paced { kept.paced() } else { kept };
-                let (drive, rest) = kept.start(&journal)?;
-                unfinished = rest;
-                Some(Arc::new(drive))
+                Some(Arc::new(kept.start(&journal)?))
             }
             None => None,
         };
@@ -190,11 +188,14 @@ impl Image {
             growing,
             _lock: lock,
         };
-        if let (Some(ssd), Some(rest)) = (&image.ssd, unfinished) {
+        if let Some(ssd) = &image.ssd {
             // Where it fails the drive is left as if its process had died.
-            ssd.finish_remap(rest).map_err(|e| match e {
+            ssd.resume().map_err(|e| match e {
                 DriveError::ReadOnly(reason) => ImageError::Stopped { reason },
-                e => ImageError::damaged(FLASH, format!("a REMAP that was under way cannot go on: {e}")),
+                e => ImageError::damaged(
+                    FLASH,
+                    format!("a vendor command that was under way cannot go on: {e}"),
+                ),
             })?;
         }
         Ok((image, devices))

@@ -14,7 +14,7 @@ mod mode;
 
 pub use mode::Mode;
 
-use crate::firmware::bam::space::BamSpace;
+use crate::bam::space::BamSpace;
 use granary_flash::{FtlConfig, Geometry, NandTiming};
 use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};

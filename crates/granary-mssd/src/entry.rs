@@ -1,5 +1,7 @@
 //! [`DriveEntry`]: what others know of a firmware. A registry has a line for each, as it has for file systems.
 
+use crate::bam::BAM;
+use crate::companion::CompanionEntry;
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
@@ -24,6 +26,8 @@ pub struct DriveEntry {
     /// # Errors
     /// [`ConfigError`]: the configuration is none for it.
     pub firmware: fn(&DriveConfig) -> Result<Box<dyn Firmware>, ConfigError>,
+    /// What may stand beside it: the first of these that a configuration asks for does.
+    pub beside: &'static [CompanionEntry],
     /// Its own policies of gc, placement and wear; `None`: those that the configuration names.
     pub policies: Option<fn(&FtlConfig) -> Policies>,
 }
@@ -55,7 +59,8 @@ impl DriveEntry {
         config.validate()?;
         let backend = flash(&config.flash, config.firmware.write_buffer)?;
         let policies = self.policies.map(|policies| policies(&config.flash));
-        Ok(Mssd::with_firmware(&config, (self.firmware)(&config)?, policies, backend))
+        let beside = self.beside.iter().find_map(|entry| (entry.make)(&config));
+        Ok(Mssd::with_firmware(&config, (self.firmware)(&config)?, policies, beside, backend))
     }
 
     /// The entry that a configuration names.
@@ -72,6 +77,9 @@ impl DriveEntry {
     }
 }
 
+/// What stands beside any firmware.
+pub const BESIDE: &[CompanionEntry] = &[BAM];
+
 /// ByteFS's write log.
 pub const LOG: DriveEntry = DriveEntry {
     name: "log",
@@ -79,6 +87,7 @@ pub const LOG: DriveEntry = DriveEntry {
     options: &["log_region", "txlog", "clean_threshold_permille"],
     on_images: true,
     firmware: |config| Ok(Box::new(Log::new(&config.at_clock()))),
+    beside: BESIDE,
     policies: None,
 };
 
@@ -89,5 +98,6 @@ pub const CACHE: DriveEntry = DriveEntry {
     options: &["cache", "cache_write_ack", "volatile_cache", "tears_pages", "flush_cost"],
     on_images: true,
     firmware: |config| Ok(Box::new(Cache::new(config))),
+    beside: BESIDE,
     policies: None,
 };

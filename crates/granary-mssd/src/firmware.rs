@@ -17,7 +17,6 @@
 //! Every function takes the instant at which its work begins and returns the one at which it is done. State changes at
 //! once; only its time lies in the future.
 
-pub mod bam;
 pub mod buffer;
 pub mod cache;
 mod cores;
@@ -255,8 +254,20 @@ impl Clone for Box<dyn Firmware> {
     }
 }
 
+/// What a vendor command asks of a firmware's transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// This one is to be committed. Commits count in the order of their submission, also where a power failure meets them.
+    Commit(TxId),
+    /// What has not committed is to be dropped.
+    Recover,
+}
+
 /// The write log's transactions (ByteFS section 4.3).
 pub trait Transactions {
+    /// What a vendor command asks; `None`: it is none of these.
+    fn asked(&self, own: &dyn Vendor) -> Option<Transaction>;
+
     /// When there is room for a COMMIT, from `t` on.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //!     firmware  `Log` (ByteFS): write log + three-layer index + TxLog + cleaning
 //!               `Cache` (baselines): page-granular write-back cache
 //!               one of your own: docs/ADDING_A_DRIVE.md
-//!               each with BAM (PebbleSSD): FS_WRITE, REMAP, BAM_RESET, BAM_READ
+//!     companion beside any of them: `bam` (PebbleSSD): FS_WRITE, REMAP, BAM_RESET, BAM_READ
 //!     flash     granary-flash: FTL, NAND
 //! ```
 //!
@@ -20,6 +20,8 @@
 
 #![forbid(unsafe_code)]
 
+mod bam;
+mod companion;
 mod config;
 mod entry;
 mod firmware;
@@ -28,13 +30,15 @@ mod mssd;
 mod power;
 mod saved;
 
+pub use bam::BAM;
+pub use bam::space::{BamSpace, BamTable};
+pub use companion::{Beside, Companion, CompanionEntry, LoadCompanion, Pending, Reach, Seen};
 pub use config::{
     BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig, WriteAck,
 };
-pub use entry::{CACHE, DriveEntry, LOG};
-pub use firmware::bam::space::{BamSpace, BamTable};
-pub use firmware::{Backend, Cores, Firmware, Transactions};
-pub use mssd::{Kept, Mssd, Unfinished};
+pub use entry::{BESIDE, CACHE, DriveEntry, LOG};
+pub use firmware::{Backend, Cores, Firmware, Transaction, Transactions};
+pub use mssd::{Controller, Kept, Mssd, in_range};
 pub use saved::layout::Layout;
 
 #[doc(hidden)]

@@ -1,11 +1,11 @@
 //! [`Mssd`]: the drive, put together: link, firmware, write buffer, flash.
 //!
 //! ```text
-//!   submit (mssd/block.rs, bam.rs)    store flush_lines verify load (mssd/byte.rs)
+//!   submit (mssd/block.rs)            store flush_lines verify load (mssd/byte.rs)
 //!     doorbell, fetch | processor | data over the link        write-combining, posted lines
 //!           \______________________  ______________________________/
 //!                                  \/
-//!                       Firmware (log | cache) over Backend (write buffer, FTL)
+//!                       Firmware, perhaps a Companion, over Backend (mssd/controller.rs)
 //!   power_fail, power_on, tracking of what is in flight (mssd/fail.rs); more packages (mssd/grow.rs);
 //!   from an image (mssd/kept.rs)
 //! ```
@@ -16,37 +16,32 @@
 //! Invariant: sums balance (`Drive::check`): what the link carried is what the commands asked for and what the firmware
 //! took in. Source: ByteFS sections 2.1, 4.2 to 4.4, 4.7, 4.9.
 
-mod bam;
 mod block;
 mod byte;
 mod chain;
+mod controller;
 mod fail;
 mod grow;
 mod inspect;
 mod kept;
-mod names;
 mod precondition;
 mod queue;
 
-pub use kept::{Kept, Unfinished};
+pub use controller::Controller;
+pub use kept::Kept;
 
+use crate::companion::{Companion, Seen};
 use crate::config::{ConfigError, DriveConfig};
 use crate::entry::{CACHE, DriveEntry, LOG};
-use crate::firmware::bam::{Bam, FileBlock};
-use crate::firmware::{Backend, Cores, Firmware};
-use crate::link::Link;
+use crate::firmware::{Backend, Cores, Firmware, Transaction};
 use crate::link::wc::{HeldLine, WriteCombining};
-use crate::power::{InFlight, Seen};
 use granary_device::Structure;
-use granary_device::vendor::pebble::{self, BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};
-use granary_device::vendor::transactions::{Commit, Recover};
-use granary_device::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
-use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, RemapRange, Streamed, Vendor};
+use granary_device::{BusyTime, DriveCounters, LinkTraffic};
+use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, Streamed, Vendor};
 use granary_flash::Policies;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
-use queue::Queue;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,30 +62,19 @@ pub struct Mssd {
 
 #[derive(Clone)]
 struct State {
-    link: Link,
+    inner: Controller,
+    companion: Option<Box<dyn Companion>>,
     wc: WriteCombining,
-    firmware: Box<dyn Firmware>,
-    backend: Backend,
-    bam: Option<Bam>,
     /// When the last posted line is in the firmware's hands.
     posted: Nanos,
     /// When the last COMMIT completes: they complete in order.
     committed: Nanos,
-    /// When the last REMAP has been carried out: one at a time.
-    remapped: Nanos,
-    queue: Queue,
     powered: bool,
-    tracking: bool,
-    in_flight: InFlight,
     /// Verify reads on their way: (answered at, posted lines before it).
     verifying: Vec<(Nanos, u64)>,
-    traffic: LinkTraffic,
-    commands: CommandCounters,
     /// Working memory: lines taken out of the write-combining buffers, one page of bytes.
     lines: Vec<HeldLine>,
     page: Vec<u8>,
-    /// An acknowledged command that could not be carried out.
-    fault: Option<DriveError>,
 }
 
 impl Mssd {
@@ -102,27 +86,26 @@ impl Mssd {
         DriveEntry::of(&[LOG, CACHE], config)?.make(config)
     }
 
-    /// A new drive of a configuration that has been validated, with its firmware, its policies where that has its own, its write
-    /// buffer and flash.
+    /// A new drive of a configuration that has been validated, with its firmware, its policies where that has its own, what stands
+    /// beside it, its write buffer and flash.
     pub(crate) fn with_firmware(
         config: &DriveConfig,
         firmware: Box<dyn Firmware>,
         policies: Option<Policies>,
+        companion: Option<Box<dyn Companion>>,
         mut backend: Backend,
     ) -> Mssd {
         policies.into_iter().for_each(|policies| backend.ftl_mut().follow(policies));
-        let bam =
-            config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.firmware.names(), config.pages()));
-        Mssd::over(config, firmware, bam, backend)
+        Mssd::over(config, firmware, companion, backend)
     }
 
     fn over(
         config: &DriveConfig,
         mut firmware: Box<dyn Firmware>,
-        bam: Option<Bam>,
+        companion: Option<Box<dyn Companion>>,
         mut backend: Backend,
     ) -> Mssd {
-        if bam.is_some() {
+        if companion.is_some() {
             backend.keep_p2l();
         }
         backend.acknowledge(config.acknowledges());
@@ -134,28 +117,19 @@ impl Mssd {
             whole_lines: true,
             volatile_cache: config.firmware.volatile_cache,
             max_transfer: config.link.nvme.max_transfer,
-            offers: [firmware.offers(), bam.as_ref().map_or(&[], Bam::offers)],
+            offers: [firmware.offers(), companion.as_ref().map_or(&[], |own| own.offers())],
         };
         let has_transactions = firmware.transactions().is_some();
         let state = State {
-            link: Link::new(&config.link),
+            inner: Controller::new(config, firmware, backend),
+            companion,
             wc: WriteCombining::default(),
-            firmware,
-            backend,
-            bam,
             posted: Nanos::ZERO,
             committed: Nanos::ZERO,
-            remapped: Nanos::ZERO,
-            queue: Queue::new(config.link.nvme.queue_depth),
             powered: true,
-            tracking: false,
-            in_flight: InFlight::default(),
             verifying: Vec::new(),
-            traffic: LinkTraffic::default(),
-            commands: CommandCounters::default(),
             lines: Vec::new(),
             page: vec![0; PAGE_SIZE],
-            fault: None,
         };
         Mssd {
             config: RwLock::new(Arc::new(config.clone())),
@@ -174,11 +148,21 @@ impl Mssd {
         now: Nanos,
         work: impl FnOnce(&mut State) -> Result<T, DriveError>,
     ) -> Result<T, DriveError> {
-        let mut s = self.state.lock();
-        let copied = s.backend.copied();
+        self.call_on(&mut self.state.lock(), now, work)
+    }
+
+    /// The same of who has the state.
+    #[inline]
+    fn call_on<T>(
+        &self,
+        s: &mut State,
+        now: Nanos,
+        work: impl FnOnce(&mut State) -> Result<T, DriveError>,
+    ) -> Result<T, DriveError> {
+        let copied = s.inner.backend.copied();
         s.begin(now)?;
         // Each in its own way: a result that was written in parts and is then copied as a whole makes the processor wait.
-        match work(&mut s) {
+        match work(s) {
             Ok(done) => {
                 s.charge_gc(now, copied, self.at_clock.firmware.entry_cost);
                 s.publish()?;
@@ -210,16 +194,16 @@ impl Mssd {
     pub fn peek(&self, lpa: Lpa) -> Result<Page, DriveError> {
         self.range(lpa, 1)?;
         let s = self.state.lock();
-        match s.in_flight.seen(lpa) {
+        match s.inner.in_flight.seen(lpa) {
             Some(Seen::Content(page)) => Ok(page),
-            Some(Seen::Of(src)) => s.firmware.peek(&s.backend, s.newest(src)),
-            None => s.firmware.peek(&s.backend, s.newest(lpa)),
+            Some(Seen::Of(src)) => s.inner.firmware.peek(&s.inner.backend, s.newest(src)),
+            None => s.inner.firmware.peek(&s.inner.backend, s.newest(lpa)),
         }
     }
 
     /// Bytes of drive DRAM that the log's index takes (0 in cache mode); the paper reports 21 MB for a 256 MB log.
     pub fn index_memory(&self) -> usize {
-        self.state.lock().firmware.index_memory()
+        self.state.lock().inner.firmware.index_memory()
     }
 
     /// One command; see [`Drive::submit`].
@@ -244,87 +228,31 @@ impl Mssd {
         }
     }
 
-    /// A command of the firmware.
+    /// A command of the firmware, or of what stands beside it.
     fn serve_vendor(&self, c: &DriveConfig, now: Nanos, own: &mut dyn Vendor) -> Result<Nanos, DriveError> {
-        if let Some(Commit { tx }) = own.get() {
-            return self.call(now, |s| s.commit(c, now, *tx));
+        let mut s = self.state.lock();
+        match s.inner.firmware.transactions().and_then(|log| log.asked(own)) {
+            Some(Transaction::Commit(tx)) => return self.call_on(&mut s, now, |s| s.commit(c, now, tx)),
+            Some(Transaction::Recover) => return self.call_on(&mut s, now, |s| s.recover(c, now)),
+            None => {}
         }
-        if own.get::<Recover>().is_some() {
-            return self.call(now, |s| s.recover(c, now));
+        if let Some(admitted) = s.companion.as_ref().and_then(|beside| beside.admits(own, self.pages())) {
+            admitted?;
+            return self.call_on(&mut s, now, |s| match &mut s.companion {
+                Some(beside) => beside.serve(&mut s.inner, c, now, own),
+                None => Err(DriveError::Unsupported(own.name())),
+            });
         }
-        if let Some(served) = self.serve_bam(c, now, own) {
-            return served;
-        }
-        self.call(now, |s| {
-            let t = s.accept(c, now);
-            let done = s.firmware.serve(&mut s.backend, t, own);
+        self.call_on(&mut s, now, |s| {
+            let t = s.inner.accept(c, now);
+            let done = s.inner.firmware.serve(&mut s.inner.backend, t, own);
             done.map(|done| done + c.link.nvme.completion)
         })
     }
 
-    /// A command of BAM, if it is one.
-    fn serve_bam(
-        &self,
-        c: &DriveConfig,
-        now: Nanos,
-        own: &mut dyn Vendor,
-    ) -> Option<Result<Nanos, DriveError>> {
-        if let Some(FsWrite { lpa, pages, ino, offset, end, what }) = own.get_mut() {
-            let (lpa, ino, offset, end, what) = (*lpa, *ino, *offset, *end, *what);
-            let within = self.range(lpa, pages.len() as u64);
-            let within = within.and_then(|()| self.file_range(offset, pages.len() as u64));
-            let block = FileBlock { ino, offset, end };
-            return Some(
-                within.and_then(|()| self.call(now, |s| s.fs_write(c, now, lpa, pages, block, what))),
-            );
-        }
-        if let Some(&Remap { src, dst, count }) = own.get() {
-            let within = self.range(src, count).and_then(|()| self.range(dst, count));
-            return Some(within.and_then(|()| self.call(now, |s| s.remap(c, now, src, dst, count))));
-        }
-        if let Some(RemapKeep { ranges }) = own.get() {
-            let within = self.keep_range(ranges);
-            return Some(within.and_then(|()| self.call(now, |s| s.remap_keep(c, now, ranges))));
-        }
-        if let Some(BamNames { out }) = own.get_mut() {
-            return Some(self.call(now, |s| s.bam_names(c, now, out)));
-        }
-        if own.get::<BamReset>().is_some() {
-            return Some(self.call(now, |s| s.bam_reset(c, now)));
-        }
-        let BamRead { ino, out } = own.get_mut()?;
-        Some(self.call(now, |s| s.bam_read(c, now, *ino, out)))
-    }
-
+    #[inline]
     fn range(&self, lpa: Lpa, pages: u64) -> Result<(), DriveError> {
-        let all = self.pages();
-        if lpa.0 < all && pages <= all - lpa.0 {
-            return Ok(());
-        }
-        Err(DriveError::OutOfRange { what: format!("{pages} pages from {lpa} on"), pages: all })
-    }
-
-    /// So many ranges and pages can be carried out as a whole.
-    fn keep_range(&self, ranges: &[RemapRange]) -> Result<(), DriveError> {
-        for r in ranges {
-            self.range(r.src, r.count)?;
-            self.range(r.dst, r.count)?;
-        }
-        let pages = ranges.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
-        if ranges.len() > RemapRange::MOST || pages > RemapRange::MOST_PAGES {
-            let what = format!("{} ranges, {pages} pages in one REMAP keep", ranges.len());
-            return Err(DriveError::OutOfRange { what, pages: RemapRange::MOST_PAGES });
-        }
-        Ok(())
-    }
-
-    /// Offsets in files are 32 bits in BAM, all ones excepted.
-    fn file_range(&self, offset: u32, pages: u64) -> Result<(), DriveError> {
-        let end = u32::MAX as u64;
-        if offset as u64 + pages <= end {
-            return Ok(());
-        }
-        Err(DriveError::OutOfRange { what: format!("{pages} blocks of a file from {offset} on"), pages: end })
+        in_range(lpa, pages, self.pages())
     }
 
     fn byte_range(&self, at: ByteAddr, len: usize) -> Result<(), DriveError> {
@@ -340,11 +268,23 @@ impl Mssd {
     }
 }
 
+/// Whether these pages are on a drive of `all` pages.
+///
+/// # Errors
+/// [`DriveError::OutOfRange`].
+#[inline]
+pub fn in_range(lpa: Lpa, pages: u64, all: u64) -> Result<(), DriveError> {
+    if lpa.0 < all && pages <= all - lpa.0 {
+        return Ok(());
+    }
+    Err(DriveError::OutOfRange { what: format!("{pages} pages from {lpa} on"), pages: all })
+}
+
 impl State {
     /// Does what is due by `now`; an error if the drive cannot serve anything.
     #[inline]
     fn begin(&mut self, now: Nanos) -> Result<(), DriveError> {
-        if self.tracking || !self.powered || self.fault.is_some() {
+        if self.inner.tracking || !self.powered || self.inner.fault.is_some() {
             return self.begin_if_able(now);
         }
         self.advance(now);
@@ -356,11 +296,11 @@ impl State {
         if !self.powered {
             return Err(DriveError::PoweredOff);
         }
-        if self.tracking {
+        if self.inner.tracking {
             self.acknowledge(now);
         }
         self.advance(now);
-        match &self.fault {
+        match &self.inner.fault {
             None => Ok(()),
             Some(fault) => Err(fault.clone()),
         }
@@ -368,94 +308,107 @@ impl State {
 
     #[inline]
     fn advance(&mut self, now: Nanos) {
-        self.backend.pump(now);
-        self.firmware.pump(&mut self.backend, now);
-        self.backend.pass(now);
-        self.link.pass(now);
-        self.backend.cores.pass(now);
+        self.inner.backend.pump(now);
+        self.inner.firmware.pump(&mut self.inner.backend, now);
+        self.inner.backend.pass(now);
+        self.inner.link.pass(now);
+        self.inner.backend.cores.pass(now);
     }
 
-    /// Whether anything of a page is kept anywhere: a trim of the others changes nothing.
+    /// The page under which the firmware has what is read under this one.
     #[inline]
-    fn holds(&self, lpa: Lpa) -> bool {
-        self.firmware.holds(lpa) || self.backend.holds(lpa)
+    fn newest(&self, lpa: Lpa) -> Lpa {
+        self.companion.as_ref().map_or(lpa, |own| own.newest(lpa))
     }
 
-    /// Whether a page has content that is kept: of a page without, a cache may hold the zeros that it reads as.
-    fn has_content(&self, lpa: Lpa) -> bool {
-        self.firmware.holds_newer(lpa) || self.backend.holds(lpa)
+    /// A part of a page is about to change.
+    #[inline]
+    fn part(&mut self, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+        match &mut self.companion {
+            None => Ok(t),
+            Some(own) => own.part(&mut self.inner, t, lpa),
+        }
+    }
+
+    /// Lets what is in flight for a page take effect before its acknowledgement.
+    fn land(&mut self, lpa: Lpa, now: Nanos) {
+        self.inner.land(self.companion.as_deref_mut(), lpa, now);
     }
 
     /// Moves everything to flash; returns when it is there.
     fn settle_all(&mut self, t: Nanos) -> Result<Nanos, DriveError> {
-        let t = self.firmware.settle(&mut self.backend, t)?;
-        Ok(self.backend.drain(t))
+        let t = self.inner.firmware.settle(&mut self.inner.backend, t)?;
+        Ok(self.inner.backend.drain(t))
     }
 
     /// The processor's part of the gc that a call at `now` led to, before which `copied` pages had been copied: an entry of the
     /// map for each page.
     #[inline]
     fn charge_gc(&mut self, now: Nanos, copied: u64, entry: Nanos) {
-        let copied = self.backend.copied() - copied;
+        let copied = self.inner.backend.copied() - copied;
         if copied > 0 {
-            self.backend.cores.serve_idle(now, entry * copied);
-        }
-    }
-
-    /// What BAM changed belongs to what the flash changed just now: whoever hands over the one hands over both.
-    #[inline]
-    fn save_bam(&mut self) {
-        if let Some(bam) = &mut self.bam
-            && let Some(image) = self.backend.image()
-        {
-            bam.redos().for_each(|redo| image.carry(redo));
+            self.inner.backend.cores.serve_idle(now, entry * copied);
         }
     }
 
     /// Hands what changed to the image.
     #[inline]
     fn publish(&mut self) -> Result<(), DriveError> {
-        self.save_bam();
-        match self.backend.image() {
-            None => Ok(()),
-            Some(_) => self.backend.publish(|out| self.firmware.drain_redo(out)),
-        }
+        self.inner.publish(self.companion.as_deref_mut())
     }
 
     fn counters(&self) -> DriveCounters {
-        let (buffer, flash) = self.backend.counters();
-        let (link_to_drive, link_to_host) = self.link.busy();
-        let (planes, channels) = self.backend.busy();
-        let busy =
-            BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.busy(), channels, planes };
-        let bam = self.bam.as_ref().map_or_else(Default::default, Bam::counters);
+        let (buffer, flash) = self.inner.backend.counters();
+        let (link_to_drive, link_to_host) = self.inner.link.busy();
+        let (planes, channels) = self.inner.backend.busy();
+        let busy = BusyTime {
+            link_to_host,
+            link_to_drive,
+            cores: self.inner.backend.cores.busy(),
+            channels,
+            planes,
+        };
         let rest = DriveCounters::default();
-        let mut all =
-            DriveCounters { link: self.traffic, flash, buffer, bam, commands: self.commands, busy, ..rest };
-        self.firmware.count(&mut all);
+        let mut all = DriveCounters {
+            link: self.inner.traffic,
+            flash,
+            buffer,
+            commands: self.inner.commands,
+            busy,
+            ..rest
+        };
+        self.inner.firmware.count(&mut all);
+        if let Some(own) = &self.companion {
+            own.count(&mut all);
+        }
         all
     }
 
     fn counters_at(&self, now: Nanos) -> DriveCounters {
         let mut c = self.counters();
-        let (link_to_drive, link_to_host) = self.link.ahead(now);
-        let (planes, channels) = self.backend.ahead(now);
-        let ahead =
-            BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.ahead(now), channels, planes };
+        let (link_to_drive, link_to_host) = self.inner.link.ahead(now);
+        let (planes, channels) = self.inner.backend.ahead(now);
+        let ahead = BusyTime {
+            link_to_host,
+            link_to_drive,
+            cores: self.inner.backend.cores.ahead(now),
+            channels,
+            planes,
+        };
         c.busy = c.busy.since(&ahead);
         c
     }
 
     fn check(&self) -> Vec<String> {
-        let mut bad = self.backend.check();
-        bad.extend(self.firmware.check());
-        if let Some(bam) = &self.bam {
-            bad.extend(bam.check(|lpa| self.has_content(lpa)));
+        let mut bad = self.inner.backend.check();
+        bad.extend(self.inner.firmware.check());
+        if let Some(own) = &self.companion {
+            bad.extend(own.check(&|lpa| self.inner.has_content(lpa)));
         }
         let c = self.counters();
         let sum = |a: &[u64; Structure::COUNT]| a.iter().sum::<u64>();
         let (page, line) = (PAGE_SIZE as u64, LINE_SIZE as u64);
-        let taken = self.firmware.lines();
+        let taken = self.inner.firmware.lines();
         for (what, left, right) in [
             ("block reads", sum(&c.link.block_read), c.commands.read_pages * page),
             ("block writes", sum(&c.link.block_write), c.commands.write_pages * page),
@@ -478,13 +431,7 @@ impl Drive for Mssd {
 
     fn identify(&self, facts: &mut dyn Any) -> bool {
         let s = self.state.lock();
-        match (facts.downcast_mut::<pebble::Facts>(), &s.bam) {
-            (Some(facts), Some(bam)) => {
-                facts.names = bam.names().most();
-                true
-            }
-            _ => s.firmware.identify(facts),
-        }
+        s.companion.as_ref().is_some_and(|own| own.identify(facts)) || s.inner.firmware.identify(facts)
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
@@ -561,29 +508,29 @@ impl Drive for Mssd {
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         let done = self.serve(now, command)?;
         if self.at_clock.link.nvme.queue_depth > 0 {
-            self.state.lock().queue.ended(done);
+            self.state.lock().inner.queue.ended(done);
         }
         Ok(done)
     }
 
     fn look_ahead(&self, lpas: &[Lpa]) {
-        self.state.lock().backend.look_ahead(lpas);
+        self.state.lock().inner.backend.look_ahead(lpas);
     }
 
     fn look_ahead_lines(&self, at: &[ByteAddr]) {
         let s = self.state.lock();
         let mut missed = Vec::with_capacity(at.len());
-        s.firmware.look_ahead(at, &mut missed);
-        s.backend.look_ahead(&missed);
+        s.inner.firmware.look_ahead(at, &mut missed);
+        s.inner.backend.look_ahead(&missed);
     }
 
     fn wants_attention(&self) -> bool {
-        self.state.lock().bam.as_ref().is_some_and(Bam::is_nearly_full)
+        self.state.lock().companion.as_ref().is_some_and(|own| own.wants_attention())
     }
 
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
         self.call(now, |s| {
-            let t = now.max(s.in_flight.last()).max(s.posted);
+            let t = now.max(s.inner.in_flight.last()).max(s.posted);
             s.acknowledge(t);
             s.settle_all(t)
         })
@@ -591,10 +538,10 @@ impl Drive for Mssd {
 
     fn fork(&self) -> Option<Arc<dyn Drive>> {
         let mut s = self.state.lock();
-        if s.backend.is_on_image() {
+        if s.inner.backend.is_on_image() {
             return None;
         }
-        s.backend.share();
+        s.inner.backend.share();
         Some(Arc::new(Mssd {
             config: RwLock::new(self.config()),
             at_clock: self.at_clock.clone(),
@@ -609,7 +556,7 @@ impl Drive for Mssd {
         let mut s = self.state.lock();
         s.power_fail(&self.at_clock, now, random);
         if let Err(e) = s.publish() {
-            s.fault.get_or_insert(e);
+            s.inner.fault.get_or_insert(e);
         }
     }
 
@@ -625,11 +572,11 @@ impl Drive for Mssd {
     }
 
     fn answer_late(&self, seed: Option<u64>) {
-        self.state.lock().in_flight.answer_late(seed);
+        self.state.lock().inner.in_flight.answer_late(seed);
     }
 
     fn traffic(&self) -> LinkTraffic {
-        self.state.lock().traffic
+        self.state.lock().inner.traffic
     }
 
     fn counters(&self) -> DriveCounters {

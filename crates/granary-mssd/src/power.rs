@@ -5,7 +5,7 @@
 //!                  | instant passed: acknowledged                  | power fails before
 //!                  v                                               v
 //!             takes effect                              pages, trims: each on its own takes effect or not
-//!                                                       commits: the first k of them do; a remap: all its pages do, or none
+//!                                                       commits: the first k of them do; a companion's: each as a whole
 //! ```
 //!
 //! While tracking is on, a command's effect on the drive's state waits here until its completion instant. So nothing
@@ -14,8 +14,7 @@
 //!
 //! Source: docs/FAULT_MODEL.md.
 
-use crate::firmware::bam::FileBlock;
-use granary_device::RemapRange;
+use crate::companion::{Pending, Reach, Seen};
 use granary_sim::rng::{Stream, Thing};
 use granary_units::{Lpa, Nanos, Page, TxId};
 use rustc_hash::FxHashMap;
@@ -41,97 +40,49 @@ pub enum Effect {
     Trim(Lpa),
     /// A transaction is committed.
     Commit(TxId),
-    /// A page gets new content, which is a block of a file.
-    FsWrite {
-        /// The page.
-        lpa: Lpa,
-        /// Its content.
-        page: Page,
-        /// The block.
-        block: FileBlock,
-    },
-    /// Pages move.
-    Remap {
-        /// First page.
-        src: Lpa,
-        /// Its new place.
-        dst: Lpa,
-        /// Number of pages.
-        count: u64,
-    },
-    /// Pages get second names.
-    Keep(Box<[RemapRange]>),
-    /// BAM's tables are emptied.
-    BamReset,
-}
-
-/// What a read sees of the effects in flight.
-pub enum Seen {
-    /// This content.
-    Content(Page),
-    /// The content that this page has without them.
-    Of(Lpa),
+    /// What a companion's command does.
+    Own(Box<dyn Pending>),
 }
 
 impl Effect {
     /// What a power failure may take with it.
     fn thing(&self) -> Thing {
         match self {
-            Effect::Write(lpa, _) | Effect::FsWrite { lpa, .. } => Thing::Page("write", lpa.0),
+            Effect::Write(lpa, _) => Thing::Page("write", lpa.0),
             Effect::Trim(lpa) => Thing::Page("trim", lpa.0),
-            Effect::Remap { dst, .. } => Thing::Page("remap", dst.0),
-            Effect::Keep(ranges) => Thing::Page("name", ranges.first().map_or(0, |range| range.dst.0)),
-            Effect::BamReset => Thing::Other("reset"),
             Effect::Commit(_) => Thing::Other("commit"),
+            Effect::Own(pending) => pending.thing(),
         }
     }
 
     fn concerns(&self, page: Lpa) -> bool {
         match self {
-            Effect::Write(lpa, _) | Effect::Trim(lpa) | Effect::FsWrite { lpa, .. } => *lpa == page,
-            Effect::Remap { src, dst, count } => within(page, *src, *count) || within(page, *dst, *count),
-            Effect::Keep(ranges) => {
-                ranges.iter().any(|r| within(page, r.src, r.count) || within(page, r.dst, r.count))
-            }
-            Effect::Commit(_) | Effect::BamReset => false,
+            Effect::Write(lpa, _) | Effect::Trim(lpa) => *lpa == page,
+            Effect::Commit(_) => false,
+            Effect::Own(pending) => pending.concerns(page),
         }
     }
 
     fn seen(&self, page: Lpa) -> Seen {
         match self {
-            Effect::Write(_, page) | Effect::FsWrite { page, .. } => Seen::Content(page.clone()),
-            Effect::Remap { src, dst, count } if within(page, *dst, *count) => {
-                Seen::Of(src.offset(page.0 - dst.0))
-            }
-            // Backwards through the ranges: each had, as its source, what those before it made.
-            Effect::Keep(ranges) => Seen::Of(ranges.iter().rev().fold(page, |page, r| {
-                if within(page, r.dst, r.count) { r.src.offset(page.0 - r.dst.0) } else { page }
-            })),
-            _ => Seen::Content(Page::ZERO),
+            Effect::Write(_, page) => Seen::Content(page.clone()),
+            Effect::Own(pending) => pending.seen(page),
+            Effect::Trim(_) | Effect::Commit(_) => Seen::Content(Page::ZERO),
         }
     }
 
-    /// The page, where it concerns one alone.
-    fn page(&self) -> Option<Lpa> {
+    fn reach(&self) -> Reach {
         match self {
-            Effect::Write(lpa, _) | Effect::Trim(lpa) | Effect::FsWrite { lpa, .. } => Some(*lpa),
-            _ => None,
+            Effect::Write(lpa, _) | Effect::Trim(lpa) => Reach::Page(*lpa),
+            Effect::Commit(_) => Reach::Nothing,
+            Effect::Own(pending) => pending.reach(),
         }
     }
 
-    /// Whether it moves or names pages, many at once.
-    fn is_of_ranges(&self) -> bool {
-        matches!(self, Effect::Remap { .. } | Effect::Keep(_))
+    /// Whether it changes a companion's tables, so that its place among others matters.
+    fn is_own(&self) -> bool {
+        matches!(self, Effect::Own(_))
     }
-
-    /// Whether it changes BAM's file tables so that its place among others matters.
-    fn is_of_bam(&self) -> bool {
-        matches!(self, Effect::FsWrite { .. } | Effect::Remap { .. } | Effect::Keep(_) | Effect::BamReset)
-    }
-}
-
-fn within(page: Lpa, first: Lpa, count: u64) -> bool {
-    (first.0..first.0 + count).contains(&page.0)
 }
 
 /// Of so many write commands one is late, where some are to be.
@@ -165,10 +116,11 @@ impl InFlight {
 
     /// Adds an effect that is acknowledged at `done`.
     pub fn push(&mut self, done: Nanos, effect: Effect) {
-        if let Some(lpa) = effect.page() {
-            *self.on_page.entry(lpa.0).or_default() += 1;
+        match effect.reach() {
+            Reach::Page(lpa) => *self.on_page.entry(lpa.0).or_default() += 1,
+            Reach::Pages => self.of_ranges += 1,
+            Reach::Nothing => {}
         }
-        self.of_ranges += usize::from(effect.is_of_ranges());
         self.effects.push((done, effect));
     }
 
@@ -182,8 +134,9 @@ impl InFlight {
     fn take(&mut self, wanted: impl FnMut(&mut (Nanos, Effect)) -> bool) -> Vec<(Nanos, Effect)> {
         let out: Vec<_> = self.effects.extract_if(.., wanted).collect();
         for (_, effect) in &out {
-            self.of_ranges -= usize::from(effect.is_of_ranges());
-            if let Some(lpa) = effect.page()
+            let reach = effect.reach();
+            self.of_ranges -= usize::from(reach == Reach::Pages);
+            if let Reach::Page(lpa) = reach
                 && let Entry::Occupied(mut count) = self.on_page.entry(lpa.0)
             {
                 *count.get_mut() -= 1;
@@ -206,18 +159,18 @@ impl InFlight {
         self.effects.iter().map(|(done, _)| *done).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Takes out what is acknowledged by `now`, in order of completion; what changes BAM's file tables in order of
+    /// Takes out what is acknowledged by `now`, in order of completion; what changes a companion's tables in order of
     /// submission, with all that was submitted before.
     pub fn acknowledged(&mut self, now: Nanos) -> Vec<(Nanos, Effect)> {
-        let last_of_bam = self.effects.iter().rposition(|(done, e)| *done <= now && e.is_of_bam());
+        let last_own = self.effects.iter().rposition(|(done, e)| *done <= now && e.is_own());
         let mut position = 0;
         let taken = |(done, e): &mut (Nanos, Effect)| {
             position += 1;
-            *done <= now || (e.is_of_bam() && last_of_bam.is_some_and(|last| position <= last))
+            *done <= now || (e.is_own() && last_own.is_some_and(|last| position <= last))
         };
         let mut out = self.take(taken);
         let mut last = Nanos::ZERO;
-        for (done, _) in out.iter_mut().filter(|(_, e)| e.is_of_bam()) {
+        for (done, _) in out.iter_mut().filter(|(_, e)| e.is_own()) {
             last = last.max((*done).min(now));
             *done = last;
         }
@@ -233,33 +186,32 @@ impl InFlight {
         self.take(|(_, e)| e.concerns(lpa) || names.iter().any(|&name| e.concerns(name)))
     }
 
-    /// Whether something in flight changes BAM's file tables and concerns a page.
-    pub fn is_of_bam(&self, lpa: Lpa) -> bool {
-        self.concerns(lpa) && self.effects.iter().any(|(_, e)| e.is_of_bam() && e.concerns(lpa))
+    /// Whether something in flight changes a companion's tables and concerns a page.
+    pub fn is_own(&self, lpa: Lpa) -> bool {
+        self.concerns(lpa) && self.effects.iter().any(|(_, e)| e.is_own() && e.concerns(lpa))
     }
 
     /// Pages of block writes that are on their way.
     pub fn pages(&self) -> usize {
-        self.effects.iter().filter(|(_, e)| matches!(e, Effect::Write(..) | Effect::FsWrite { .. })).count()
-    }
-
-    /// Blocks of files that are on their way.
-    pub fn blocks(&self) -> usize {
-        self.effects.iter().filter(|(_, e)| matches!(e, Effect::FsWrite { .. })).count()
-    }
-
-    /// Pages that are about to get second names.
-    pub fn names(&self) -> u64 {
-        let pages = |e: &Effect| match e {
-            Effect::Keep(ranges) => ranges.iter().map(|r| r.count).sum(),
-            _ => 0,
+        let brings_page = |e: &Effect| match e {
+            Effect::Write(..) => true,
+            Effect::Own(pending) => pending.brings_page(),
+            Effect::Trim(_) | Effect::Commit(_) => false,
         };
-        self.effects.iter().map(|(_, e)| pages(e)).sum()
+        self.effects.iter().filter(|(_, e)| brings_page(e)).count()
     }
 
-    /// Takes out everything that changes BAM's file tables, trims included.
-    pub fn of_bam(&mut self) -> Vec<(Nanos, Effect)> {
-        self.take(|(_, e)| e.is_of_bam() || matches!(e, Effect::Trim(_)))
+    /// What companions' commands will do, in order of submission.
+    pub fn own(&self) -> impl Iterator<Item = &dyn Pending> {
+        self.effects.iter().filter_map(|(_, e)| match e {
+            Effect::Own(pending) => Some(&**pending),
+            _ => None,
+        })
+    }
+
+    /// Takes out everything that changes a companion's tables, trims included.
+    pub fn take_own(&mut self) -> Vec<(Nanos, Effect)> {
+        self.take(|(_, e)| e.is_own() || matches!(e, Effect::Trim(_)))
     }
 
     /// What a read of the page sees, if something in flight concerns it.

@@ -28,6 +28,7 @@ pub const ENTRY: DriveEntry = DriveEntry {
     about: "a battery-backed write buffer of 64 pages, oldest page out first (example)",
     options: &[],
     on_images: false,
+    beside: granary_mssd::BESIDE,
     firmware: |_| Ok(Box::new(Minimal::default())),
     policies: Some(|flash| Policies { victims: Arc::new(Oldest), ..Policies::of(flash) }),
 };

@@ -41,12 +41,12 @@ mod model;
 pub use chunks::{EntryRef, Piece};
 
 use crate::config::DriveConfig;
-use crate::firmware::{Backend, Firmware, Transactions};
+use crate::firmware::{Backend, Firmware, Transaction, Transactions};
 use crate::saved::layout::Layout;
 use cleaning::Cleaning;
 use given_up::GivenUp;
-use granary_device::vendor::transactions::{COMMANDS, Facts};
-use granary_device::{DriveCounters, DriveError, LogCounters};
+use granary_device::vendor::transactions::{COMMANDS, Commit, Facts, Recover};
+use granary_device::{DriveCounters, DriveError, LogCounters, Vendor};
 use granary_flash::Cause;
 use granary_redo::redo::Redo;
 use granary_sim::rng::Stream;
@@ -517,6 +517,13 @@ impl Firmware for Log {
 }
 
 impl Transactions for Log {
+    fn asked(&self, own: &dyn Vendor) -> Option<Transaction> {
+        match own.get() {
+            Some(&Commit { tx }) => Some(Transaction::Commit(tx)),
+            None => own.get::<Recover>().map(|_| Transaction::Recover),
+        }
+    }
+
     fn commit_room(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
         let mut free = t;
         while !self.txlog.has_room() && !self.txlog.contains(tx) {

@@ -1,4 +1,4 @@
-//! The command interface: NVMe and the vendor commands.
+//! The command interface: NVMe, and a firmware's transactions.
 //!
 //! ```text
 //!   read     fetch | processor | flash (merged with the log) | page over the link | completion
@@ -10,26 +10,14 @@
 //! the link as they come from flash. Writes wait for the program where the testbed says so ([`crate::WriteAck`]).
 
 use super::State;
+use crate::companion::Seen;
 use crate::config::DriveConfig;
-use crate::power::{Effect, Seen};
+use crate::power::Effect;
 use granary_device::DriveError;
 use granary_device::Structure;
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 impl State {
-    /// When the firmware has read the command and worked on it.
-    #[inline]
-    pub(super) fn accept(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
-        self.accept_with(c, now, Nanos::ZERO)
-    }
-
-    /// The same with `more` work.
-    #[inline]
-    pub(super) fn accept_with(&mut self, c: &DriveConfig, now: Nanos, more: Nanos) -> Nanos {
-        let now = self.queue.place(now);
-        self.backend.cores.serve(now + c.link.nvme.fetch, c.firmware.command_cost + more)
-    }
-
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -39,28 +27,28 @@ impl State {
         out: &mut [Page],
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        let t = self.accept(c, now);
+        let t = self.inner.accept(c, now);
         let mut last = t;
-        self.backend.prefetch_reads(lpa, out.len());
+        self.inner.backend.prefetch_reads(lpa, out.len());
         for (i, page) in out.iter_mut().enumerate() {
             let lpa = lpa.offset(i as u64);
-            let (content, ready) = match self.in_flight.seen(lpa) {
+            let (content, ready) = match self.inner.in_flight.seen(lpa) {
                 Some(Seen::Content(content)) => (content, t),
                 Some(Seen::Of(src)) => {
                     let src = self.newest(src);
-                    self.firmware.read_page(&mut self.backend, t, src)?
+                    self.inner.firmware.read_page(&mut self.inner.backend, t, src)?
                 }
                 None => {
                     let lpa = self.newest(lpa);
-                    self.firmware.read_page(&mut self.backend, t, lpa)?
+                    self.inner.firmware.read_page(&mut self.inner.backend, t, lpa)?
                 }
             };
             *page = content;
-            last = last.max(self.link.page_out(ready));
+            last = last.max(self.inner.link.page_out(ready));
         }
-        self.traffic.block_read[what as usize] += (out.len() * PAGE_SIZE) as u64;
-        self.commands.reads += 1;
-        self.commands.read_pages += out.len() as u64;
+        self.inner.traffic.block_read[what as usize] += (out.len() * PAGE_SIZE) as u64;
+        self.inner.commands.reads += 1;
+        self.inner.commands.read_pages += out.len() as u64;
         Ok(last + c.link.nvme.completion)
     }
 
@@ -73,45 +61,47 @@ impl State {
         pages: &[Page],
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        self.backend.writable()?;
-        let t = self.accept(c, now);
-        let end = self.link.pages_in(t + c.link.nvme.data_request, pages.len());
+        self.inner.backend.writable()?;
+        let t = self.inner.accept(c, now);
+        let end = self.inner.link.pages_in(t + c.link.nvme.data_request, pages.len());
         let mut safe = end;
-        if self.tracking {
-            let room = self.backend.room(end)?;
-            let before = self.in_flight.pages();
-            safe += self.in_flight.lateness();
+        if self.inner.tracking {
+            let room = self.inner.backend.room(end)?;
+            let before = self.inner.in_flight.pages();
+            safe += self.inner.in_flight.lateness();
             for (i, page) in pages.iter().enumerate() {
                 let lpa = lpa.offset(i as u64);
                 self.land(lpa, now);
-                safe = safe.max(self.backend.acknowledged_by(room, before + i));
-                self.in_flight
-                    .push(safe + c.link.nvme.completion, Effect::Write(lpa, self.backend.keeping(page)));
+                safe = safe.max(self.inner.backend.acknowledged_by(room, before + i));
+                self.inner.in_flight.push(
+                    safe + c.link.nvme.completion,
+                    Effect::Write(lpa, self.inner.backend.keeping(page)),
+                );
             }
         } else {
             for (i, page) in pages.iter().enumerate() {
                 let lpa = lpa.offset(i as u64);
                 // The pages arrive one after the other; the last one at `end`.
                 let left = (pages.len() - 1 - i) as u64;
-                let arrived = end - self.link.page_in() * left;
-                let page = self.backend.keeping(page);
-                let done = self.write_page(arrived, lpa, page)?;
+                let arrived = end - self.inner.link.page_in() * left;
+                let page = self.inner.backend.keeping(page);
+                let done = self.inner.write_page(self.companion.as_deref_mut(), arrived, lpa, page)?;
                 safe = safe.max(done);
-                if self.backend.is_publish_due() {
+                if self.inner.backend.is_publish_due() {
                     self.publish()?;
                 }
             }
         }
-        self.traffic.block_write[what as usize] += (pages.len() * PAGE_SIZE) as u64;
-        self.commands.writes += 1;
-        self.commands.write_pages += pages.len() as u64;
+        self.inner.traffic.block_write[what as usize] += (pages.len() * PAGE_SIZE) as u64;
+        self.inner.commands.writes += 1;
+        self.inner.commands.write_pages += pages.len() as u64;
         Ok(safe + c.link.nvme.completion)
     }
 
     /// Everything acknowledged is in battery-backed memory already, unless the cache is volatile: then it goes to flash.
     pub(super) fn flush(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
-        self.commands.flushes += 1;
-        let mut t = self.accept(c, now);
+        self.inner.commands.flushes += 1;
+        let mut t = self.inner.accept(c, now);
         if c.firmware.volatile_cache {
             t = self.settle_all(t)? + c.firmware.flush_cost;
         }
@@ -125,67 +115,58 @@ impl State {
         lpa: Lpa,
         count: u64,
     ) -> Result<Nanos, DriveError> {
-        self.backend.writable()?;
-        let t = self.accept(c, now);
+        self.inner.backend.writable()?;
+        let t = self.inner.accept(c, now);
         let mut done = t;
         // mkfs trims the whole drive, and most drives are new then: a look at each of a billion pages takes seconds.
         let count_held =
-            if !self.tracking && self.firmware.is_empty() && self.backend.is_empty() { 0 } else { count };
+            if !self.inner.tracking && self.inner.firmware.is_empty() && self.inner.backend.is_empty() {
+                0
+            } else {
+                count
+            };
         for i in 0..count_held {
             let lpa = lpa.offset(i);
-            if self.tracking {
+            if self.inner.tracking {
                 self.land(lpa, now);
-                self.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
-            } else if self.holds(self.newest(lpa)) {
-                done = done.max(self.trim_page(t, lpa)?);
+                self.inner.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
+            } else if self.inner.holds(self.newest(lpa)) {
+                done = done.max(self.inner.trim_page(self.companion.as_deref_mut(), t, lpa)?);
                 // Each page on its own: a whole drive may be trimmed at once.
-                if self.backend.is_publish_due() {
+                if self.inner.backend.is_publish_due() {
                     self.publish()?;
                 }
             }
         }
-        self.commands.trim_pages += count;
+        self.inner.commands.trim_pages += count;
         Ok(done + c.link.nvme.completion)
     }
 
-    /// Drops a page's content, and with it what BAM says of it.
-    pub(super) fn trim_page(&mut self, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
-        let mut done = self.release(t, lpa)?;
-        if self.newest(lpa) == lpa {
-            done = done.max(self.firmware.trim(&mut self.backend, t, lpa)?);
-        }
-        if let Some(bam) = &mut self.bam {
-            bam.forget(lpa);
-        }
-        self.save_bam();
-        Ok(done)
-    }
-
     pub(super) fn commit(&mut self, c: &DriveConfig, now: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
-        let t = self.accept(c, now);
-        let Some(log) = self.firmware.transactions() else {
-            return Err(DriveError::Unsupported("COMMIT command"));
+        let t = self.inner.accept(c, now);
+        let Some(log) = self.inner.firmware.transactions() else {
+            return Err(DriveError::Unsupported("transactions"));
         };
-        let in_log = log.commit_room(&mut self.backend, t, tx)?;
+        let in_log = log.commit_room(&mut self.inner.backend, t, tx)?;
         let done = (in_log + c.link.nvme.completion).max(self.committed);
         self.committed = done;
-        if self.tracking {
-            self.in_flight.push(done, Effect::Commit(tx));
+        if self.inner.tracking {
+            self.inner.in_flight.push(done, Effect::Commit(tx));
         } else {
-            log.commit(&mut self.backend, in_log, tx)?;
+            log.commit(&mut self.inner.backend, in_log, tx)?;
         }
-        self.commands.commits += 1;
+        self.inner.commands.commits += 1;
         Ok(done)
     }
 
     pub(super) fn recover(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
-        let t = self.accept(c, now).max(self.in_flight.last());
+        let t = self.inner.accept(c, now).max(self.inner.in_flight.last());
         self.acknowledge(t);
-        let Some(log) = self.firmware.transactions() else {
-            return Err(DriveError::Unsupported("RECOVER command"));
+        let Some(log) = self.inner.firmware.transactions() else {
+            return Err(DriveError::Unsupported("transactions"));
         };
-        let done = log.recover(&mut self.backend, t)?;
-        self.commands.recovers += 1;
+        let done = log.recover(&mut self.inner.backend, t)?;
+        self.inner.commands.recovers += 1;
         Ok(done + c.link.nvme.completion)
     }
 }

@@ -30,9 +30,9 @@ impl State {
         tx: TxId,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        self.backend.writable()?;
-        self.commands.stores += 1;
-        self.firmware.expect(at.lpa());
+        self.inner.backend.writable()?;
+        self.inner.commands.stores += 1;
+        self.inner.firmware.expect(at.lpa());
         let mut t = now;
         for (line, byte, offset, len) in split(at, data.len()) {
             let part = &data[offset..offset + len];
@@ -62,7 +62,7 @@ impl State {
         if count == 0 {
             return posted;
         }
-        Ok(posted?.max(now + c.link.line_write + self.link.line_in() * (count - 1)))
+        Ok(posted?.max(now + c.link.line_write + self.inner.link.line_in() * (count - 1)))
     }
 
     /// Posts lines in runs; returns when the last one has left the CPU.
@@ -92,15 +92,15 @@ impl State {
         let (head, n) = (&run[0], run.len());
         let lpa = Lpa(head.line / LINES_PER_PAGE as u64);
         let first = (head.line % LINES_PER_PAGE as u64) as usize;
-        if self.tracking {
+        if self.inner.tracking {
             self.land(lpa, now);
         }
-        let sent = self.link.lines_in(now, n);
+        let sent = self.inner.link.lines_in(now, n);
         let work = c.firmware.entry_cost + c.firmware.line_cost * n as u64;
-        let served = self.backend.cores.serve(sent, work);
+        let served = self.inner.backend.cores.serve(sent, work);
         let served = self.part(served, lpa)?;
         let (mut t, merged) = (served, run.iter().filter(|held| !held.is_whole()).count());
-        let (firmware, be) = (&mut self.firmware, &mut self.backend);
+        let (firmware, be) = (&mut self.inner.firmware, &mut self.inner.backend);
         let mut overlay = |lines: &mut [u8]| {
             let lines = lines.chunks_exact_mut(LINE_SIZE);
             run.iter().zip(lines).for_each(|(held, line)| held.overlay(line));
@@ -124,14 +124,14 @@ impl State {
                 firmware.write_lines(be, t, lpa, first, data, head.tx)?
             }
         };
-        self.commands.merged_lines += merged as u64;
-        let stalled = (taken > t && self.firmware.stalls_host()).then_some(taken);
-        self.link.lines_taken(self.firmware.held_from(served, stalled), n);
+        self.inner.commands.merged_lines += merged as u64;
+        let stalled = (taken > t && self.inner.firmware.stalls_host()).then_some(taken);
+        self.inner.link.lines_taken(self.inner.firmware.held_from(served, stalled), n);
         self.posted = self.posted.max(taken);
         for held in run {
-            self.traffic.byte_write[held.what as usize] += LINE_SIZE as u64;
+            self.inner.traffic.byte_write[held.what as usize] += LINE_SIZE as u64;
         }
-        self.commands.posted_lines += n as u64;
+        self.inner.commands.posted_lines += n as u64;
         // A log without room takes no more posted writes, and the CPU stalls; a cache that fetches a page does.
         Ok(stalled.unwrap_or(sent))
     }
@@ -149,19 +149,19 @@ impl State {
         if data.len() == 0 {
             return Ok(now);
         }
-        self.backend.writable()?;
+        self.inner.backend.writable()?;
         let (start, end) = (from / LINE_SIZE, (from + data.len()).div_ceil(LINE_SIZE));
         let (line, n) = (lpa.0 * LINES_PER_PAGE as u64, end - start);
         let mut held = Vec::new();
         self.wc.take(line + start as u64, line + end as u64, &mut held);
         self.post_all(c, now, &held)?;
-        if self.tracking {
+        if self.inner.tracking {
             self.land(lpa, now);
         }
-        let sent = self.link.lines_in(now, n);
-        let t = self.backend.cores.serve(sent, c.firmware.entry_cost + c.firmware.line_cost * n as u64);
+        let sent = self.inner.link.lines_in(now, n);
+        let t = self.inner.backend.cores.serve(sent, c.firmware.entry_cost + c.firmware.line_cost * n as u64);
         let t = self.part(t, lpa)?;
-        let (firmware, be) = (&mut self.firmware, &mut self.backend);
+        let (firmware, be) = (&mut self.inner.firmware, &mut self.inner.backend);
         let taken = match firmware.write_part(be, t, lpa, from, data, n) {
             Some(taken) => taken?,
             None => {
@@ -179,23 +179,23 @@ impl State {
             }
         };
         let whole = ((from + data.len()) / LINE_SIZE).saturating_sub(from.div_ceil(LINE_SIZE));
-        self.commands.merged_lines += (n - whole) as u64;
-        let stalled = (taken > t && self.firmware.stalls_host()).then_some(taken);
-        self.link.lines_taken(self.firmware.held_from(t, stalled), n);
+        self.inner.commands.merged_lines += (n - whole) as u64;
+        let stalled = (taken > t && self.inner.firmware.stalls_host()).then_some(taken);
+        self.inner.link.lines_taken(self.inner.firmware.held_from(t, stalled), n);
         self.posted = self.posted.max(taken);
-        self.commands.stores += 1;
-        self.commands.posted_lines += n as u64;
-        self.traffic.byte_write[what as usize] += (n * LINE_SIZE) as u64;
-        Ok(stalled.unwrap_or(sent).max(now + c.link.line_write + self.link.line_in() * (n as u64 - 1)))
+        self.inner.commands.stores += 1;
+        self.inner.commands.posted_lines += n as u64;
+        self.inner.traffic.byte_write[what as usize] += (n * LINE_SIZE) as u64;
+        Ok(stalled.unwrap_or(sent).max(now + c.link.line_write + self.inner.link.line_in() * (n as u64 - 1)))
     }
 
     pub(super) fn verify(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
         let verify = c.link.verify();
         let back = Nanos(verify.0 / 2);
         let done = (now + verify).max(self.posted + back);
-        self.commands.verifies += 1;
-        if self.tracking {
-            self.verifying.push((done, self.firmware.posts()));
+        self.inner.commands.verifies += 1;
+        if self.inner.tracking {
+            self.verifying.push((done, self.inner.firmware.posts()));
         }
         done
     }
@@ -231,11 +231,11 @@ impl State {
             let mut ready = t;
             for (i, page) in out.iter_mut().enumerate() {
                 let lpa = at.lpa().offset(i as u64);
-                if s.tracking {
+                if s.inner.tracking {
                     s.land(lpa, now);
                 }
                 let lpa = s.newest(lpa);
-                let (read, done) = s.firmware.read_page(&mut s.backend, t, lpa)?;
+                let (read, done) = s.inner.firmware.read_page(&mut s.inner.backend, t, lpa)?;
                 (*page, ready) = (read, ready.max(done));
             }
             Ok(ready)
@@ -271,21 +271,21 @@ impl State {
         let lines = (end - first) as usize;
         let work = c.firmware.entry_cost + c.firmware.line_cost * lines as u64;
         // The 4.8 us contain the firmware's work; waiting for the processor comes on top.
-        let start = (self.backend.cores.serve(asked, work) - work).max(self.posted);
+        let start = (self.inner.backend.cores.serve(asked, work) - work).max(self.posted);
         let ready = fetch(self, start, first, end)?;
-        let sent = self.link.lines_out(ready, lines);
-        let done = sent - self.link.line_out() + (c.link.line_read - half);
+        let sent = self.inner.link.lines_out(ready, lines);
+        let done = sent - self.inner.link.line_out() + (c.link.line_read - half);
         let done = match c.link.load_lines {
             0 => done,
             // So many at a time are under way, each for a line's latency.
             n => done.max(pushed + c.link.line_read * lines.div_ceil(n) as u64),
         };
 
-        self.traffic.byte_read[what as usize] += (lines * LINE_SIZE) as u64;
-        self.commands.loads += 1;
-        self.commands.load_lines += lines as u64;
-        if self.tracking {
-            self.verifying.push((done, self.firmware.posts()));
+        self.inner.traffic.byte_read[what as usize] += (lines * LINE_SIZE) as u64;
+        self.inner.commands.loads += 1;
+        self.inner.commands.load_lines += lines as u64;
+        if self.inner.tracking {
+            self.verifying.push((done, self.inner.firmware.posts()));
         }
         Ok(done)
     }
@@ -307,12 +307,13 @@ impl State {
             let lpa = Lpa(line / LINES_PER_PAGE as u64);
             let in_page = (line % LINES_PER_PAGE as u64) as usize;
             let n = (LINES_PER_PAGE - in_page).min((end - line) as usize);
-            if self.tracking {
+            if self.inner.tracking {
                 self.land(lpa, now);
             }
             let lpa = self.newest(lpa);
             let got = &mut buffer[..n * LINE_SIZE];
-            ready = ready.max(self.firmware.read_lines(&mut self.backend, t, lpa, in_page, got)?);
+            ready =
+                ready.max(self.inner.firmware.read_lines(&mut self.inner.backend, t, lpa, in_page, got)?);
             // The part of the wanted range that lies in these lines.
             let start = line * LINE_SIZE as u64;
             let from = at.0.max(start);

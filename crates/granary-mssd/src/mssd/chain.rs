@@ -85,11 +85,11 @@ impl State {
             let mut ready = t;
             for (i, (known, fresh)) in known.iter().zip(fresh).enumerate() {
                 let lpa = lpa.offset(i as u64);
-                if s.tracking {
+                if s.inner.tracking {
                     s.land(lpa, now);
                 }
                 let lpa = s.newest(lpa);
-                let (new, done) = s.firmware.read_known(&mut s.backend, t, lpa, known)?;
+                let (new, done) = s.inner.firmware.read_known(&mut s.inner.backend, t, lpa, known)?;
                 if let Some(page) = new {
                     *fresh = page;
                     changed |= 1 << i;
@@ -114,38 +114,39 @@ impl State {
     ) -> (usize, Nanos) {
         let none = (0, Nanos::ZERO);
         // Whatever a page may change but the order of use is left to loads one by one.
-        let named = self.bam.as_ref().is_some_and(|bam| !bam.names().is_empty());
-        if named || self.tracking || !self.wc.is_empty() || self.backend.image().is_some() {
+        let redirects = self.companion.as_ref().is_some_and(|own| own.redirects());
+        if redirects || self.inner.tracking || !self.wc.is_empty() || self.inner.backend.image().is_some() {
             return none;
         }
         let pace = self.pace(c);
         let asked = now + pace.half;
-        let idle = self.posted.max(self.backend.cores.idle_from()).max(self.link.out_idle_from()) <= asked;
+        let idle = self.posted.max(self.inner.backend.cores.idle_from()).max(self.inner.link.out_idle_from())
+            <= asked;
         if !idle || pace.work.max(pace.sending).max(pace.half) > pace.whole {
             return none;
         }
         // As many as begin before `until`.
         let most = until.saturating_sub(now).0.div_ceil(pace.whole.0.max(1)).min(runs.len() as u64);
-        let count = self.firmware.hit_all(runs, known, asked, most as usize);
+        let count = self.inner.firmware.hit_all(runs, known, asked, most as usize);
         let Some(others) = count.checked_sub(1) else { return none };
         let last = now + pace.whole * others as u64;
-        self.backend.pass(last);
-        self.link.pass(last);
-        self.backend.cores.pass(last);
-        self.backend.cores.serve_each(asked, pace.work, pace.whole, count);
-        self.link.lines_out_each(asked, LINES_PER_PAGE, pace.whole, count);
+        self.inner.backend.pass(last);
+        self.inner.link.pass(last);
+        self.inner.backend.cores.pass(last);
+        self.inner.backend.cores.serve_each(asked, pace.work, pace.whole, count);
+        self.inner.link.lines_out_each(asked, LINES_PER_PAGE, pace.whole, count);
         let lines = (count * LINES_PER_PAGE) as u64;
-        self.traffic.byte_read[what as usize] += lines * LINE_SIZE as u64;
-        self.commands.loads += count as u64;
-        self.commands.load_lines += lines;
+        self.inner.traffic.byte_read[what as usize] += lines * LINE_SIZE as u64;
+        self.inner.commands.loads += count as u64;
+        self.inner.commands.load_lines += lines;
         (count, pace.whole * count as u64)
     }
 
     /// [`State::load_with`] of a cached page, while nobody else is served.
     fn pace(&self, c: &DriveConfig) -> Pace {
         let half = Nanos(c.link.line_read.0 / 2);
-        let sending = self.link.line_out() * LINES_PER_PAGE as u64;
-        let done = half + sending - self.link.line_out() + (c.link.line_read - half);
+        let sending = self.inner.link.line_out() * LINES_PER_PAGE as u64;
+        let done = half + sending - self.inner.link.line_out() + (c.link.line_read - half);
         let whole = match c.link.load_lines {
             0 => done,
             n => done.max(c.link.line_read * LINES_PER_PAGE.div_ceil(n) as u64),

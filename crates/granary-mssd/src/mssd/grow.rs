@@ -30,27 +30,27 @@ impl Mssd {
     ) -> Result<(), ImageError> {
         let stopped = |reason: String| ImageError::Stopped { reason };
         let mut s = self.state.lock();
-        if s.backend.ftl().is_read_only() {
-            let worn = FlashError::ReadOnly { lost_blocks: s.backend.ftl().lost_blocks() };
+        if s.inner.backend.ftl().is_read_only() {
+            let worn = FlashError::ReadOnly { lost_blocks: s.inner.backend.ftl().lost_blocks() };
             return Err(stopped(worn.to_string()));
         }
-        if let Some(fault) = &s.fault {
+        if let Some(fault) = &s.inner.fault {
             return Err(stopped(fault.to_string()));
         }
         s.publish().map_err(|e| stopped(e.to_string()))?;
         let layout = files()?;
-        if let Some(image) = s.backend.image() {
+        if let Some(image) = s.inner.backend.image() {
             image.grow(config, layout);
         }
-        if let Err(e) = s.backend.ftl_mut().grow(&config.flash) {
+        if let Err(e) = s.inner.backend.ftl_mut().grow(&config.flash) {
             // The files are the larger drive's already: this one must not go on.
             let failed = DriveError::Failed(e.to_string());
-            s.fault = Some(failed.clone());
+            s.inner.fault = Some(failed.clone());
             return Err(stopped(failed.to_string()));
         }
-        s.firmware.grow(config, &layout);
-        if let (Some(bam), Some(larger)) = (&mut s.bam, &config.firmware.bam) {
-            bam.grow(larger, config.pages(), &layout);
+        s.inner.firmware.grow(config, &layout);
+        if let Some(own) = &mut s.companion {
+            own.grow(config, &layout);
         }
         *self.config.write() = Arc::new(config.clone());
         self.pages.store(config.pages(), Relaxed);

@@ -7,13 +7,13 @@ use granary_units::Lpa;
 impl Mssd {
     /// From now on flash operations fail as `faults` says; `None` for never.
     pub fn set_faults(&self, faults: Option<Faults>) {
-        self.state.lock().backend.ftl_mut().set_faults(faults);
+        self.state.lock().inner.backend.ftl_mut().set_faults(faults);
     }
 
     /// From now on every read of the flash page that holds `lpa` fails, until its block is erased. False where there is none.
     pub fn break_page(&self, lpa: Lpa) -> bool {
         let mut s = self.state.lock();
-        let ftl = s.backend.ftl_mut();
+        let ftl = s.inner.backend.ftl_mut();
         let at = ftl.location(lpa);
         at.into_iter().for_each(|ppa| ftl.nand_mut().break_page(ppa));
         at.is_some()
@@ -21,16 +21,16 @@ impl Mssd {
 
     /// What the NAND array itself counted, whatever the cause.
     pub fn nand_stats(&self) -> NandStats {
-        self.state.lock().backend.ftl().nand_stats()
+        self.state.lock().inner.backend.ftl().nand_stats()
     }
 
     /// Logical pages that have a live copy in flash.
     pub fn mapped_pages(&self) -> u64 {
-        self.state.lock().backend.ftl().mapped_pages()
+        self.state.lock().inner.backend.ftl().mapped_pages()
     }
 
     /// Flash blocks out of service.
     pub fn lost_blocks(&self) -> u32 {
-        self.state.lock().backend.ftl().lost_blocks()
+        self.state.lock().inner.backend.ftl().lost_blocks()
     }
 }

@@ -5,12 +5,12 @@
 //!                                             └─ sequence: which contents of flash pages in the redo log still count
 //! ```
 //!
-//! A REMAP that was under way is finished by the drive itself ([`Mssd::finish_remap`]), once its image takes changes.
+//! A companion's command that was under way is finished by the drive itself ([`Mssd::resume`]), once its image takes changes.
 
 use super::Mssd;
+use crate::companion::Companion;
 use crate::config::{DriveConfig, Mode};
-use crate::firmware::bam::Bam;
-use crate::firmware::bam::saved::Moving;
+use crate::entry::BESIDE;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::firmware::{Backend, Firmware};
@@ -29,14 +29,9 @@ pub struct Kept {
     config: DriveConfig,
     medium: ImageMedium,
     firmware: Box<dyn Firmware>,
-    bam: Option<Bam>,
-    moving: Option<Moving>,
+    companion: Option<Box<dyn Companion>>,
     paced: bool,
 }
-
-/// A REMAP that its power failure interrupted.
-#[must_use = "the drive does not go on with it by itself"]
-pub struct Unfinished(Moving);
 
 impl Kept {
     /// The drive of this configuration, which is valid, from its memory.
@@ -55,14 +50,13 @@ impl Kept {
                 return Err(ImageError::Config(why));
             }
         };
-        let (bam, moving) = match &config.firmware.bam {
-            Some(bam) => {
-                let (bam, moving) = Bam::load(bam, config.firmware.names(), config.pages(), &layout, dram)?;
-                (Some(bam), moving)
+        let mut companion = None;
+        for load in BESIDE.iter().filter_map(|entry| entry.load) {
+            if companion.is_none() {
+                companion = load(config, &layout, dram)?;
             }
-            None => (None, None),
-        };
-        Ok(Kept { config: config.clone(), medium, firmware, bam, moving, paced: false })
+        }
+        Ok(Kept { config: config.clone(), medium, firmware, companion, paced: false })
     }
 
     /// All comes at the same instants as on a drive in memory. Its process must not die before its power has
@@ -80,35 +74,40 @@ impl Kept {
     ///
     /// # Errors
     /// What the flash says about a map that contradicts itself.
-    pub fn start(self, journal: &Arc<Journal>) -> Result<(Mssd, Option<Unfinished>), ImageError> {
-        let Kept { config, medium, firmware, bam, moving, paced } = self;
+    pub fn start(self, journal: &Arc<Journal>) -> Result<Mssd, ImageError> {
+        let Kept { config, medium, firmware, companion, paced } = self;
         let medium = medium.with_journal(journal.clone());
         let mut backend = Backend::on_image(&config.flash, config.firmware.write_buffer, medium)
             .map_err(|e| ImageError::damaged(DRAM, e.to_string()))?;
         if paced {
             backend.hold_back(config.flash.geometry.plane_count());
         }
-        Ok((Mssd::over(&config, firmware, bam, backend), moving.map(Unfinished)))
+        Ok(Mssd::over(&config, firmware, companion, backend))
     }
 }
 
 impl Mssd {
-    /// Moves the rest of the pages of a REMAP that its power failure interrupted.
+    /// Carries out the rest of a companion's command that a power failure interrupted, if there is one.
     ///
     /// # Errors
     /// Unreadable flash; the host of the image failed.
-    pub fn finish_remap(&self, rest: Unfinished) -> Result<(), DriveError> {
-        self.call(Nanos::ZERO, |s| {
-            s.backend.owe(true);
-            let moved = s.move_rest(Nanos::ZERO, rest.0);
-            s.backend.owe(false);
-            moved.map(drop)
+    pub fn resume(&self) -> Result<(), DriveError> {
+        let mut s = self.state.lock();
+        if !s.companion.as_ref().is_some_and(|own| own.is_unfinished()) {
+            return Ok(());
+        }
+        self.call_on(&mut s, Nanos::ZERO, |s| {
+            let Some(own) = &mut s.companion else { return Ok(()) };
+            s.inner.backend.owe(true);
+            let resumed = own.resume(&mut s.inner);
+            s.inner.backend.owe(false);
+            resumed.map(drop)
         })
     }
 
     /// On an image: the host gets back the space of all flash blocks that hold nothing current.
     pub fn punch(&self) {
-        if let Some(image) = self.state.lock().backend.image() {
+        if let Some(image) = self.state.lock().inner.backend.image() {
             image.punch(true);
         }
     }

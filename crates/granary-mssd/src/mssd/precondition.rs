@@ -43,12 +43,12 @@ impl Mssd {
 
     fn prepare(&self, work: impl FnOnce(&mut Backend) -> Result<(), DriveError>) -> Result<(), DriveError> {
         let mut s = self.state.lock();
-        if s.commands != CommandCounters::default() || s.backend.used() > 0 {
+        if s.inner.commands != CommandCounters::default() || s.inner.backend.used() > 0 {
             return Err(DriveError::Failed(
                 "only a drive that has served no command is preconditioned".into(),
             ));
         }
-        let done = work(&mut s.backend);
+        let done = work(&mut s.inner.backend);
         s.publish()?;
         done
     }

@@ -3,6 +3,7 @@
 mod balance;
 mod bam;
 mod chains;
+mod companion;
 mod configs;
 mod latency;
 mod model;

@@ -30,17 +30,23 @@
 //!
 //! Source: PebbleSSD section 4.2.2 (file offset table, inode table, append-only lists), 5.2 (reset, recovery).
 
-pub mod names;
-pub mod saved;
+mod beside;
+mod commands;
+mod keep;
+mod names;
+mod pending;
+mod saved;
 pub mod space;
+
+pub use beside::BAM;
 
 use crate::config::BamConfig;
 use granary_device::BamCounters;
-use granary_device::vendor::pebble::{COMMANDS, NAMELESS};
 use granary_device::{BamEntry, DriveError, FileEnd};
 use granary_redo::redo::Redo;
-use granary_units::Lpa;
+use granary_units::{Lpa, Nanos};
 use names::Names;
+use saved::Moving;
 
 /// No entry, no page.
 const NONE: u32 = u32::MAX;
@@ -102,6 +108,13 @@ pub struct Bam {
     names: Names,
     /// As `inherited`.
     inherited_names: u64,
+    /// Processor time of an entry, and of the move of a page.
+    entry_cost: Nanos,
+    remap_cost: Nanos,
+    /// When the last REMAP has been carried out: one at a time.
+    remapped: Nanos,
+    /// On an image: a REMAP that was under way when the power failed.
+    unfinished: Option<Moving>,
 }
 
 /// 2 bytes: bytes of the page less 1, highest bit: the file grew.
@@ -114,8 +127,8 @@ fn unpacked(end: u16) -> FileEnd {
 }
 
 impl Bam {
-    /// Empty tables for a drive of `pages` logical pages, with room for so many names.
-    pub fn new(config: &BamConfig, names: u32, pages: u64) -> Bam {
+    /// Empty tables for a drive of `pages` logical pages, with room for so many names; processor times at the processors' clock.
+    fn new(config: &BamConfig, names: u32, pages: u64) -> Bam {
         let slots = config.file_slots();
         Bam {
             entry_of: vec![0; pages as usize],
@@ -133,36 +146,15 @@ impl Bam {
             redo_ends: None,
             names: Names::new(names),
             inherited_names: 0,
+            entry_cost: config.entry_cost,
+            remap_cost: config.remap_cost,
+            remapped: Nanos::ZERO,
+            unfinished: None,
         }
     }
 
-    /// The commands that it serves.
-    pub fn offers(&self) -> &'static [&'static str] {
-        if self.names.most() > 0 { COMMANDS } else { NAMELESS }
-    }
-
-    /// What was counted.
-    pub fn counters(&self) -> BamCounters {
-        self.counters
-    }
-
-    /// The same, to count in.
-    pub fn counters_mut(&mut self) -> &mut BamCounters {
-        &mut self.counters
-    }
-
-    /// Pages with several names.
-    pub fn names(&self) -> &Names {
-        &self.names
-    }
-
-    /// The same, to change them.
-    pub fn names_mut(&mut self) -> &mut Names {
-        &mut self.names
-    }
-
     /// Whether a table is 90 % full.
-    pub fn is_nearly_full(&self) -> bool {
+    fn is_nearly_full(&self) -> bool {
         let full = |n: usize, most: usize| n as u64 * 10 >= most as u64 * 9;
         full(self.entries.len(), self.most_entries)
             || full(self.open, self.most_files)
@@ -198,7 +190,7 @@ impl Bam {
     ///
     /// # Errors
     /// [`DriveError::BamFull`].
-    pub fn room(&self, ino: u64, pages: usize, before: usize) -> Result<(), DriveError> {
+    fn room(&self, ino: u64, pages: usize, before: usize) -> Result<(), DriveError> {
         if self.entries.len() + before + pages > self.most_entries {
             return Err(DriveError::BamFull("blocks"));
         }
@@ -209,7 +201,7 @@ impl Bam {
     }
 
     /// Appends an entry to a file's list. There is room ([`Bam::room`]).
-    pub fn append(&mut self, block: FileBlock, lpa: Lpa) {
+    fn append(&mut self, block: FileBlock, lpa: Lpa) {
         let FileBlock { ino, offset, end } = block;
         assert!(
             self.entries.len() < self.most_entries && (self.open < self.most_files || self.slot(ino).1),
@@ -243,7 +235,7 @@ impl Bam {
     }
 
     /// The content of `src` is now at `dst`, and its entry with it.
-    pub fn moved(&mut self, src: Lpa, dst: Lpa) {
+    fn moved(&mut self, src: Lpa, dst: Lpa) {
         if src == dst {
             return;
         }
@@ -256,7 +248,7 @@ impl Bam {
     }
 
     /// The content of a page is gone: its entry is dead.
-    pub fn forget(&mut self, lpa: Lpa) {
+    fn forget(&mut self, lpa: Lpa) {
         if let Some(e) = self.entry(lpa) {
             self.entries[e as usize].lpa = NONE;
             self.save_page(e, NONE);
@@ -264,7 +256,7 @@ impl Bam {
     }
 
     /// Empties all tables: those of files in constant time, names one by one.
-    pub fn reset(&mut self) {
+    fn reset(&mut self) {
         self.counters.names_reset += self.names.len() as u64;
         self.names.clear();
         self.ends.clear();
@@ -276,7 +268,7 @@ impl Bam {
 
     /// Appends the entries of a file, or of all, to `out`, in the order in which they came; returns how many the firmware
     /// looked at.
-    pub fn read(&self, ino: Option<u64>, out: &mut Vec<BamEntry>) -> u64 {
+    fn read(&self, ino: Option<u64>, out: &mut Vec<BamEntry>) -> u64 {
         let mut give = |n: usize| {
             let e = &self.entries[n];
             if e.lpa != NONE {
@@ -299,8 +291,8 @@ impl Bam {
     }
 
     /// Internal consistency; `holds` says whether the drive has content for a page.
-    pub fn check(&self, holds: impl Fn(Lpa) -> bool) -> Vec<String> {
-        let mut bad = self.names.check(&holds);
+    fn violations(&self, holds: &dyn Fn(Lpa) -> bool) -> Vec<String> {
+        let mut bad = self.names.check(holds);
         let (mut heads, mut followed) = (0, vec![0u32; self.entries.len()]);
         for (n, e) in self.entries.iter().enumerate() {
             let n = n as u32;

@@ -47,17 +47,17 @@ pub struct Moving {
 }
 
 impl Bam {
-    /// The tables that an image kept, and the REMAP that was under way.
+    /// The tables that an image kept, with the REMAP that was under way.
     ///
     /// # Errors
     /// [`ImageError::Damaged`], host errors.
-    pub(crate) fn load(
+    pub(super) fn load(
         config: &BamConfig,
         names: u32,
         pages: u64,
         layout: &Layout,
         dram: &DramFile,
-    ) -> Result<(Bam, Option<Moving>), ImageError> {
+    ) -> Result<Bam, ImageError> {
         let damaged = |why: String| ImageError::damaged(DRAM, format!("BAM: {why}"));
         let mut bam = Bam::new(config, names, pages);
         let mut head = [0; 40];
@@ -98,11 +98,12 @@ impl Bam {
             return Err(damaged(format!("{moved} of {count} pages moved from {src} to {dst}")));
         }
         let moving = Moving { src: Lpa(src), dst: Lpa(dst), count, moved };
-        Ok((bam, (count > 0).then_some(moving)))
+        bam.unfinished = (count > 0).then_some(moving);
+        Ok(bam)
     }
 
     /// For a drive that has become larger, of `pages` logical pages, and whose image keeps the entries at another place.
-    pub(crate) fn grow(&mut self, config: &BamConfig, pages: u64, layout: &Layout) {
+    pub(super) fn enlarge(&mut self, config: &BamConfig, pages: u64, layout: &Layout) {
         self.entry_of.resize(pages as usize, 0);
         self.most_entries = config.entries as usize;
         if let Some(redo) = &mut self.redo {
@@ -115,12 +116,12 @@ impl Bam {
     }
 
     /// Changes not yet handed over, where an image keeps them.
-    pub(crate) fn redos(&mut self) -> impl Iterator<Item = &mut Redo> {
+    pub(super) fn redos(&mut self) -> impl Iterator<Item = &mut Redo> {
         self.redo.iter_mut().chain(&mut self.redo_ends).chain(self.names.redo())
     }
 
     /// This REMAP is under way, and has come as far as it says; or none is.
-    pub(crate) fn note(&mut self, moving: Option<Moving>) {
+    pub(super) fn note_down(&mut self, moving: Option<Moving>) {
         let Some(redo) = &mut self.redo else { return };
         match moving {
             Some(m) if m.moved > 0 => redo.put(NOTE + 24, &m.moved.to_le_bytes()),
