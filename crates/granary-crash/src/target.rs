@@ -3,18 +3,21 @@
 //! The devices are so small that logs are cleaned, journals wrap, caches evict and gc runs within a few milliseconds of
 //! virtual time.
 
+mod chosen;
 mod host;
 mod lying;
 mod on_image;
 
+pub use chosen::{by_name, by_name_on, names, names_on};
 pub use lying::without_flushes;
 pub use on_image::OnImage;
 
+use chosen::{On, usual_drive};
 use granary_device::{Devices, Drive, Need, Role, Structure};
-use granary_flash::{ErrorConfig, Geometry};
+use granary_flash::Geometry;
 use granary_fs::entry::{CrashCase, Mount};
 use granary_fs::{FileSystem, FsEntry, FsError, Repaired};
-use granary_mssd::{DriveConfig, DriveEntry, Mode, Mssd, WriteAck};
+use granary_mssd::{DriveCase, DriveConfig, DriveEntry, Mode, Promise};
 use granary_pmem::{Dimm, DimmConfig, Domain};
 use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
@@ -118,124 +121,12 @@ struct Case {
     fs: &'static FsEntry,
     case: &'static CrashCase,
     on: On,
-    /// The SSD's firmware, where it is none of ours.
-    drive: Option<&'static DriveEntry>,
+    /// The SSD.
+    drive: &'static DriveEntry,
+    /// The kind of SSD, where it is not the usual one.
+    kind: Option<&'static DriveCase>,
     /// How each layer is mounted, by its name: read once, since each crash point mounts.
     mounted: Mutex<BTreeMap<&'static str, toml::Table>>,
-}
-
-/// The devices of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum On {
-    /// Those that its file system asks for; bytes are served by the byte window of an SSD.
-    Usual,
-    /// Bytes are served by DIMMs.
-    Nvm,
-    /// By DIMMs of a platform with eADR, whose processor caches survive.
-    Eadr,
-    /// The SSD has a volatile cache.
-    Volatile,
-    /// The same, and what is lost of it may be a part of a page.
-    Torn,
-    /// The SSD acknowledges block writes when flash holds them.
-    Program,
-    /// Programs and erases of the SSD's flash fail now and then.
-    Failing,
-}
-
-impl On {
-    const ALL: [On; 7] = [On::Usual, On::Nvm, On::Eadr, On::Volatile, On::Torn, On::Program, On::Failing];
-
-    /// Behind the name of a case.
-    fn suffix(self) -> &'static str {
-        match self {
-            On::Usual => "",
-            On::Nvm => "@nvm",
-            On::Eadr => "@eadr",
-            On::Volatile => "@volatile",
-            On::Torn => "@torn",
-            On::Program => "@program",
-            On::Failing => "@failing",
-        }
-    }
-
-    /// The SSD has a volatile cache.
-    fn is_volatile(self) -> bool {
-        matches!(self, On::Volatile | On::Torn)
-    }
-
-    /// Bytes are served by DIMMs.
-    fn is_nvm(self) -> bool {
-        matches!(self, On::Nvm | On::Eadr)
-    }
-
-    /// Whether a file system can be on it.
-    fn serves(self, fs: &FsEntry, case: &CrashCase) -> bool {
-        let bytes = fs.needs.iter().any(|need| need.is_bytes());
-        match self {
-            On::Usual => true,
-            On::Nvm => bytes,
-            On::Eadr => bytes && !fs.write_log,
-            // The write log and BAM are battery-backed.
-            On::Volatile => fs.needs.contains(&Need::Blocks) && !fs.write_log,
-            On::Torn => On::Volatile.serves(fs, case) && case.survives_torn_pages,
-            On::Program | On::Failing => fs.needs.iter().any(|need| !need.is_bytes()) || fs.write_log,
-        }
-    }
-}
-
-/// The names of all cases of these file systems. Each is there once for everything that it can be on: `nova`, `nova@nvm`,
-/// `nova@eadr`; `nilfs2@torn`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
-pub fn names(all: &'static [FsEntry]) -> Vec<String> {
-    let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    let of = |(fs, case): (&FsEntry, &CrashCase)| {
-        let on = On::ALL.into_iter().filter(|on| on.serves(fs, case));
-        on.map(|on| format!("{}{}", case.name, on.suffix())).collect::<Vec<_>>()
-    };
-    cases.flat_map(of).collect()
-}
-
-/// The target with this name.
-pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
-    let (bare, suffix) = name.split_at(name.find('@').unwrap_or(name.len()));
-    let on = On::ALL.into_iter().find(|on| on.suffix() == suffix)?;
-    let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs, case))?;
-    Some(Arc::new(Case { name: name.to_owned(), fs, case, on, drive: None, mounted: Mutex::default() }))
-}
-
-/// The names of all cases of these file systems on these drives: `ext4@minimal`. Such are file systems that need blocks alone.
-pub fn names_on(all: &'static [FsEntry], drives: &'static [DriveEntry]) -> Vec<String> {
-    let own: Vec<&DriveEntry> = drives.iter().filter(|drive| is_own(drive)).collect();
-    let on = |fs: &FsEntry| if is_plain(fs) { own.clone() } else { Vec::new() };
-    let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    cases
-        .flat_map(|(fs, case)| on(fs).into_iter().map(|drive| format!("{}@{}", case.name, drive.name)))
-        .collect()
-}
-
-/// The target with this name, on one of these drives.
-pub fn by_name_on(
-    all: &'static [FsEntry],
-    drives: &'static [DriveEntry],
-    name: &str,
-) -> Option<Arc<dyn Target>> {
-    let (bare, suffix) = name.split_once('@')?;
-    let drive = drives.iter().find(|drive| is_own(drive) && drive.name == suffix)?;
-    let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    let (fs, case) = cases.find(|(fs, case)| case.name == bare && is_plain(fs))?;
-    let (name, on, mounted) = (name.to_owned(), On::Usual, Mutex::default());
-    Some(Arc::new(Case { name, fs, case, on, drive: Some(drive), mounted }))
-}
-
-/// A firmware that no file system here names.
-fn is_own(drive: &DriveEntry) -> bool {
-    matches!(Mode::named(drive.name), Mode::Own(_))
-}
-
-/// Whether a file system can be on any drive.
-fn is_plain(fs: &FsEntry) -> bool {
-    fs.needs == [Need::Blocks] && !fs.write_log
 }
 
 impl Case {
@@ -250,24 +141,18 @@ impl Case {
 impl Case {
     /// 64 MiB over 16 dies, or 4.
     fn ssd_config(&self) -> DriveConfig {
-        let mode = if self.fs.write_log { Mode::Log } else { Mode::Cache };
-        let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
-        (c.firmware.volatile_cache, c.firmware.tears_pages) = (self.on.is_volatile(), self.on == On::Torn);
-        if self.on == On::Program {
-            (c.firmware.write_ack, c.firmware.cache_write_ack) = (WriteAck::Program, None);
-        }
-        if self.on == On::Failing {
-            // One in 5,000: some in each run, and not so many that the spare blocks end. Pages that cannot be read are no power failure.
-            c.flash.errors =
-                ErrorConfig { program_ppb: 200_000, erase_ppb: 200_000, ..ErrorConfig::default() };
-        }
+        let mut c = DriveConfig::bytefs_emulator().with_mode(Mode::named(usual_drive(self.fs).name));
+        (c.firmware.volatile_cache, c.firmware.tears_pages) = (false, false);
         c.firmware.log_region = Bytes::kib(192);
         c.firmware.txlog = Bytes::kib(4);
         c.firmware.cache = Bytes::kib(512);
         c.firmware.write_buffer = Bytes::kib(64);
         c.firmware.power_on = Nanos::from_micros(100);
+        if let Some(kind) = self.kind {
+            (kind.change)(&mut c);
+        }
         // Few dies where the write buffer is volatile: a page whose program was begun is kept, so some must wait for theirs.
-        let ways = if self.on.is_volatile() { 2 } else { 4 };
+        let ways = if c.firmware.volatile_cache { 2 } else { 4 };
         c.flash.geometry =
             Geometry { channels: ways, ways, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
         c.flash = c.flash.with_capacity(Bytes::mib(64));
@@ -284,10 +169,7 @@ impl Case {
     }
 
     fn ssd(&self, config: &DriveConfig) -> Arc<dyn Drive> {
-        match self.drive {
-            Some(drive) => Arc::new(drive.make(config).expect("a valid drive")),
-            None => Arc::new(Mssd::new(config).expect("a valid drive")),
-        }
+        Arc::new(self.drive.make(config).expect("a valid drive"))
     }
 
     /// How one layer is mounted.
@@ -361,7 +243,7 @@ impl Target for Case {
 
     fn pages_are_whole(&self) -> bool {
         let below = std::iter::successors(self.fs.below, |fs| fs.below);
-        self.on != On::Torn
+        self.kind.is_none_or(|kind| kind.keeps(Promise::WholePages))
             && self.case.pages_are_whole
             && below.map(|fs| self.case_of(fs)).all(|case| case.pages_are_whole)
     }

@@ -1,6 +1,7 @@
 //! [`DriveEntry`]: what others know of a firmware. A registry has a line for each, as it has for file systems.
 
 use crate::bam::BAM;
+use crate::cases::{DriveCase, FAILING, PROGRAM, TORN, VOLATILE};
 use crate::companion::CompanionEntry;
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::firmware::cache::Cache;
@@ -28,6 +29,8 @@ pub struct DriveEntry {
     pub firmware: fn(&DriveConfig) -> Result<Box<dyn Firmware>, ConfigError>,
     /// What may stand beside it: the first of these that a configuration asks for does.
     pub beside: &'static [CompanionEntry],
+    /// Kinds of it that power failures are tried on, beside the usual one.
+    pub crash: &'static [DriveCase],
     /// Its own policies of gc, placement and wear; `None`: those that the configuration names.
     pub policies: Option<fn(&FtlConfig) -> Policies>,
 }
@@ -88,6 +91,8 @@ pub const LOG: DriveEntry = DriveEntry {
     on_images: true,
     firmware: |config| Ok(Box::new(Log::new(&config.at_clock()))),
     beside: BESIDE,
+    // The write log is battery-backed.
+    crash: &[PROGRAM, FAILING],
     policies: None,
 };
 
@@ -99,5 +104,6 @@ pub const CACHE: DriveEntry = DriveEntry {
     on_images: true,
     firmware: |config| Ok(Box::new(Cache::new(config))),
     beside: BESIDE,
+    crash: &[VOLATILE, TORN, PROGRAM, FAILING],
     policies: None,
 };

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod bam;
+pub mod cases;
 mod companion;
 mod config;
 mod entry;
@@ -32,6 +33,7 @@ mod saved;
 
 pub use bam::BAM;
 pub use bam::space::{BamSpace, BamTable};
+pub use cases::{DriveCase, Promise};
 pub use companion::{Beside, Companion, CompanionEntry, LoadCompanion, Pending, Reach, Seen};
 pub use config::{
     BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig, WriteAck,

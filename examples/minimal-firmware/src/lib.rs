@@ -29,6 +29,7 @@ pub const ENTRY: DriveEntry = DriveEntry {
     options: &[],
     on_images: false,
     beside: granary_mssd::BESIDE,
+    crash: &[granary_mssd::cases::FAILING],
     firmware: |_| Ok(Box::new(Minimal::default())),
     policies: Some(|flash| Policies { victims: Arc::new(Oldest), ..Policies::of(flash) }),
 };

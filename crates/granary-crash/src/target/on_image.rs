@@ -21,10 +21,10 @@ pub struct OnImage {
 
 impl Case {
     pub(super) fn kept(&self) -> Result<OnImage, String> {
-        if let Some(drive) = self.drive {
+        if !self.drive.on_images {
             return Err(format!(
                 "no image keeps {}: a drive with the firmware '{}' lives in memory alone; take {} on another device",
-                self.name, drive.name, self.case.name
+                self.name, self.drive.name, self.case.name
             ));
         }
         let host = self.host().map_err(|e| e.to_string())?;
