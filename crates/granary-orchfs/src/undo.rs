@@ -187,6 +187,7 @@ pub fn settle((pm, ssd): (&Pm, &Port), layout: &Layout, journal: u64, belongs: &
     let mut b = vec![0; PAGE as usize];
     pm.load(at, &mut b, Structure::Journal)?;
     let Some((number, ino, entries)) = decode(&b, layout) else { return Ok(0) };
+    let _step = granary_sim::step("orchfs: a mount settles an undo slot");
     let mut old = [0; inode::SIZE];
     if !layout.has(Area::Inode, ino) {
         return Err(corrupt(format!("an undo slot is of inode {ino}")));

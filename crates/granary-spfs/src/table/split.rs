@@ -208,6 +208,7 @@ pub fn recover(pm: &Pm, segment: u64) -> Result<bool> {
     if said == 0 {
         return Ok(false);
     }
+    let _step = granary_sim::step("spfs: a mount finishes a split or a merge");
     let bad = |what: &str| corrupt(format!("the split record {what}"));
     let kind = *((said >> TABLE) as usize)
         .checked_sub(1)
