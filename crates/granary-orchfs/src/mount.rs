@@ -87,8 +87,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         let mut images = Images::new(&pm, &layout, checkpoint.inodes_end);
         let records = journal.recover(&pm, |group| judge(&mut images, group, None).is_ok())?;
         recovery.records += records.len() as u64;
-        let _step =
-            (!records.is_empty()).then(|| granary_sim::step("orchfs: a mount brings a journal home"));
+        let _step = (!records.is_empty()).then(|| granary_sim::step("orchfs: a mount brings a journal home"));
         bring_home(images, &records, &mut checkpoint)?;
         checkpoint.heads[i] = journal.tail();
         journal.digested(journal.tail());

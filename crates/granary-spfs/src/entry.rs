@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 /// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. The last two
 /// have all new files in persistent memory alone: their inode numbers change when they have gone below. The very last has tables of
-/// two segments, which get overflow pages.
+/// one segment, which get overflow pages.
 const CASES: [(&str, &[&str]); 4] = [
     ("segment = 1", &[BUSY, "consistency = 'data'\npiece = 4"]),
     ("segment = 1\nform = 'pointers'", &[BUSY, "consistency = 'meta'\npromotion_copy = 'extent'"]),
     ("segment = 1", &[BUSY, "mode = 'pm'"]),
-    ("segment = 1", &[BUSY, "mode = 'pm'\ndirectory_bits = 1"]),
+    ("segment = 1", &[BUSY, "mode = 'pm'\ndirectory_bits = 0"]),
 ];
 
 /// Demotion every millisecond, of whatever was used some ten times without an fsync.

@@ -430,7 +430,8 @@ mod tests {
 
     #[test]
     fn some_images_are_taken_behind_a_step_that_is_met_the_first_time() {
-        let behind = |seed| filmed(seed, FEW, &["a step"]).iter().any(|at| matches!(at, At::Before(n) if *n > 16));
+        let behind =
+            |seed| filmed(seed, FEW, &["a step"]).iter().any(|at| matches!(at, At::Before(n) if *n > 16));
         let seeds = (0..100).filter(|seed| behind(*seed)).count();
         assert!((5..40).contains(&seeds), "{seeds}");
     }
