@@ -227,6 +227,7 @@ impl Film {
     pub(super) fn ends_with_the_first(&self) {
         let mut reel = self.reel.lock();
         (reel.ends, reel.for_firsts, reel.for_new, reel.for_steps) = (true, false, 0, 0);
+        reel.before = None;
     }
 
     /// The images, and which steps were seen.
