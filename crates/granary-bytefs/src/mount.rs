@@ -275,6 +275,7 @@ fn finish_orphans(core: &Core, report: &mut RecoveryReport) -> Result<()> {
     if places.is_empty() {
         return Ok(());
     }
+    let _step = granary_sim::step("bytefs: a mount finishes removals and truncations");
     let before = core.space.free();
     for (place, ino) in places {
         let loaded = core.load(Ino(ino as u64)).map_err(|e| match e {
