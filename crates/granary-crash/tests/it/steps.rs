@@ -1,6 +1,6 @@
 //! Every rare step that the sources name is one that the explorer takes crash images in.
 
-use granary_crash::{Effort, Explorer};
+use granary_crash::{Bounds, Effort, Explorer};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -179,7 +179,7 @@ fn met(of: &[&str]) {
             // The other images of a run are of the same steps.
             let left = Cell::new(150_u32);
             let over = || left.replace(left.get().saturating_sub(1)) == 0;
-            let report = explorer.run_until(seed, &effort, &over);
+            let report = explorer.run_until(seed, &effort, &Bounds::until(&over));
             assert!(report.failures.is_empty(), "{fs}: {report}");
             missing.retain(|step| report.steps.get(step).is_none_or(|(_, images)| *images == 0));
             if missing.is_empty() {
