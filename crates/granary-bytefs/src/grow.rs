@@ -65,6 +65,7 @@ fn write_bitmaps(port: &Port, s: &Segment) -> Result<()> {
 /// Of the drive.
 pub fn finish(port: &Port, g: &Geometry, sb: &mut Superblock) -> Result<()> {
     let Some(s) = g.segments().next_back() else { return Ok(()) };
+    let _step = granary_sim::step("bytefs: a mount finishes a growth");
     for which in [Bitmap::Inodes, Bitmap::Blocks] {
         if let Some(bits) = slack(which, s) {
             let n = bits.start / bitmap::BITS_PER_BLOCK;

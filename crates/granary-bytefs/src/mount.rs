@@ -85,7 +85,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         sb.state = U32::new(IN_USE);
     }
     let mut report = RecoveryReport { clean: sb.is_clean(), ..RecoveryReport::default() };
-    let redo = (!port.vendor::<Transactions>().is_some()).then(|| Redo::new(&geometry));
+    let redo = port.vendor::<Transactions>().is_none().then(|| Redo::new(&geometry));
     if !report.clean {
         (report.groups, report.data_pages) = replay(&port, &geometry)?;
         report.recover = now() - begin;
@@ -275,6 +275,7 @@ fn finish_orphans(core: &Core, report: &mut RecoveryReport) -> Result<()> {
     if places.is_empty() {
         return Ok(());
     }
+    let _step = granary_sim::step("bytefs: a mount finishes removals and truncations");
     let before = core.space.free();
     for (place, ino) in places {
         let loaded = core.load(Ino(ino as u64)).map_err(|e| match e {

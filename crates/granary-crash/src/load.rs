@@ -15,6 +15,7 @@ mod full;
 mod generated;
 mod grow;
 mod late;
+mod ledger;
 mod mapped;
 mod near_full;
 mod private;
@@ -35,6 +36,7 @@ pub use full::Full;
 pub use generated::{Names, Sequence, Sequences};
 pub use grow::Grow;
 pub use late::Late;
+pub use ledger::Ledger;
 pub use mapped::Mapped;
 pub use near_full::NearFull;
 pub use private::Private;
@@ -196,6 +198,7 @@ pub const LOADS: &[&str] = &[
     "sparse",
     "resize",
     "churn",
+    "ledger",
     "appended",
     "clean",
     "mapped",
@@ -234,6 +237,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         "torture" => Arc::new(Torture::default()),
         "long" => Arc::new(Torture::long()),
         "late" => Arc::new(Late::default()),
+        "ledger" => Arc::new(Ledger::default()),
         "full" => Arc::new(Full::default()),
         "crowd" => Arc::new(Crowd::default()),
         "grow" => Arc::new(Grow::default()),

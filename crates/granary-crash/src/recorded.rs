@@ -273,8 +273,11 @@ impl<P: Posix> Scribe<P> {
         }
         let known = self.node_at(path);
         let node = self.promises.with(|m| {
-            let named = known.filter(|&k| m.node(k).ino.is_none_or(|is| is == ino));
-            named.or_else(|| m.by_ino(ino))
+            let named = |ino: Option<Ino>| known.filter(|&k| m.node(k).ino == ino);
+            let numbered = m.by_ino(ino);
+            // What has no number yet somebody else is making: where that file is there already, this is it.
+            let there = numbered.filter(|&n| m.node(n).removals == 0);
+            named(Some(ino)).or(there).or(named(None)).or(numbered)
         });
         match node {
             Some(node) => {

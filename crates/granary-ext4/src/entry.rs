@@ -38,12 +38,18 @@ pub const EXT4: FsEntry = FsEntry {
         case("ext4", &[SMALL, "data = 'ordered'"]),
         case("ext4-writeback", &[SMALL, "data = 'writeback'"]),
         case("ext4-journal", &[SMALL, "data = 'journal'"]),
+        // Nothing goes home before the journal has no room left.
+        case("ext4-lazy", &[LAZY, "data = 'journal'"]),
     ],
 };
 
 /// Commits and write-back within milliseconds.
 const SMALL: &str =
     "commit_interval = 1000000\ndirty_expire = 3000000\nwriteback_interval = 1000000\ncpus = 4";
+
+/// Commits within milliseconds, and write-back when it must be.
+const LAZY: &str =
+    "commit_interval = 1000000\ndirty_expire = 30000000000\nwriteback_interval = 5000000000\ncpus = 4";
 
 /// The smallest journal, which wraps all the time.
 const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {

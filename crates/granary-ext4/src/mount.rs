@@ -119,6 +119,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
     let sb = read_super(&port)?;
     let geo = geometry(&sb, &port)?;
     let (map, log) = find_journal(&port, &sb, &geo)?;
+    let replaying = (log.start != 0).then(|| granary_sim::step("ext4: the log is replayed"));
     let found: Replay = replay(&port, &map, &log, geo.blocks)?;
     let mut recovery = Recovery {
         clean: matches!(sb.state.get(), CLEAN | CLEAN_LOOSE),
@@ -132,6 +133,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         port.write(Lpa(map[0].1), &[page], Structure::Journal)?;
         port.flush()?;
     }
+    drop(replaying);
     let cache = Arc::new(BlockCache::new(port.clone(), options.metadata_cache));
     let superblock = cache.get(Lpa(0), Structure::Superblock)?;
     superblock.pin();

@@ -222,6 +222,8 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         logs: chain.logs,
         ..Recovery::default()
     };
+    let recovering =
+        (changes && !recovery.clean).then(|| granary_sim::step("nilfs2: a mount rolls logs forward"));
     if changes {
         sb.mounts = all.iter().map(|s| s.mounts).max().unwrap_or(0) + 1;
         sb.flags = 0;
@@ -268,6 +270,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
             fs.write_super(0)?;
         }
         fs.reset_bam()?;
+        drop(recovering);
         *fs.stats.lock() = Stats::default();
         fs.recovering.store(false, std::sync::atomic::Ordering::Relaxed);
         let (a, b) = (Arc::downgrade(&fs), Arc::downgrade(&fs));

@@ -89,6 +89,7 @@ impl Journal {
             words.push((addr, old));
             at = (at + ENTRY) % BLOCK;
         }
+        let _step = granary_sim::step("nova: an interrupted lite transaction is undone");
         let mut b = pm.batch();
         for (addr, old) in words.iter().rev() {
             b.put_u64(*addr, *old, Structure::Inode)?;
@@ -106,6 +107,7 @@ impl Nova {
         words: &[(u64, u64)],
         change: impl FnOnce(&mut Batch<'_>) -> Result<()>,
     ) -> Result<()> {
+        let _step = granary_sim::step("nova: a lite transaction is under way");
         let mut journal = self.journals[self.cpu()].lock();
         let tail = journal.begin(b, words)?;
         change(b)?;

@@ -171,6 +171,7 @@ impl Nova {
     }
 
     fn scan(mut self, in_place: bool) -> Result<Nova> {
+        let _step = granary_sim::step("nova: logs are repaired at a mount");
         let mut used = Used::new(self.data_end);
         used.mark(0, first_free(&self.superblock), "head")?;
         for table in &self.tables {

@@ -87,6 +87,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         let mut images = Images::new(&pm, &layout, checkpoint.inodes_end);
         let records = journal.recover(&pm, |group| judge(&mut images, group, None).is_ok())?;
         recovery.records += records.len() as u64;
+        let _step = (!records.is_empty()).then(|| granary_sim::step("orchfs: a mount brings a journal home"));
         bring_home(images, &records, &mut checkpoint)?;
         checkpoint.heads[i] = journal.tail();
         journal.digested(journal.tail());
@@ -170,6 +171,7 @@ impl OrchFs {
             reach(&node, &state, &mut |area, number| self.pools.mark(area, number))?;
         }
         recovery.orphans = orphans.len() as u32;
+        let _step = (!orphans.is_empty()).then(|| granary_sim::step("orchfs: a mount frees orphans"));
         // The word that says so first: an inode that a power failure left with some of its bytes would be a damaged one.
         let word = inode::KIND / 8 * 8;
         for part in [word..word + 8, 0..inode::SIZE] {

@@ -30,6 +30,7 @@ use granary_device::{Port, Structure};
 use granary_fs::Result;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{Pm, corrupt};
+use granary_sim::Step;
 use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, Page};
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,6 +51,7 @@ pub struct Kept<'a> {
     slot: u64,
     /// The slot's number.
     pub number: u64,
+    _step: Step,
     _copies: Taken<'a>,
     _slot: MutexGuard<'a, ()>,
     _file: MutexGuard<'a, ()>,
@@ -106,9 +108,10 @@ impl OrchFs {
         let number = self.undone.fetch_add(1, Relaxed);
         let slot = self.layout.undo(journal as u64);
         b.fence()?;
+        let _step = granary_sim::step("orchfs: a write may be undone");
         b.put(slot, &encode(number, node.ino.0, &entries), Structure::Journal)?;
         b.fence()?;
-        Ok(Some(Kept { fs: self, slot, number, _copies: copies, _slot: slot_lock, _file: file }))
+        Ok(Some(Kept { fs: self, slot, number, _step, _copies: copies, _slot: slot_lock, _file: file }))
     }
 }
 
@@ -187,6 +190,7 @@ pub fn settle((pm, ssd): (&Pm, &Port), layout: &Layout, journal: u64, belongs: &
     let mut b = vec![0; PAGE as usize];
     pm.load(at, &mut b, Structure::Journal)?;
     let Some((number, ino, entries)) = decode(&b, layout) else { return Ok(0) };
+    let _step = granary_sim::step("orchfs: a mount settles an undo slot");
     let mut old = [0; inode::SIZE];
     if !layout.has(Area::Inode, ino) {
         return Err(corrupt(format!("an undo slot is of inode {ino}")));

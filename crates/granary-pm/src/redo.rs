@@ -173,6 +173,8 @@ impl RedoLog {
         }
         found.sort_unstable_by_key(|(number, _)| *number);
         let end = pm.info().pages * BLOCK;
+        let _step = (!found.is_empty())
+            .then(|| granary_sim::step("redo log on persistent memory: a mount brings changes home"));
         let mut b = pm.batch();
         for (_, changes) in &found {
             for (at, bytes) in parse(changes) {

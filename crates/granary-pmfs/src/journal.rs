@@ -126,6 +126,8 @@ impl Journal {
                 _ => return Err(corrupt(format!("journal entry {}: {e:?}", position % slots))),
             }
         }
+        let _step =
+            (!open.is_empty()).then(|| granary_sim::step("pmfs: interrupted transactions are undone"));
         let mut b = pm.batch();
         for tx in order.iter().rev() {
             for e in open.get(tx).into_iter().flatten().rev() {

@@ -181,6 +181,7 @@ impl Pmfs {
         if ino == 0 {
             return Ok(());
         }
+        let _step = granary_sim::step("pmfs: the truncate list is finished");
         while ino != 0 {
             steps += 1;
             if ino >= most || steps > most {

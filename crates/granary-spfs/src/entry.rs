@@ -6,12 +6,14 @@ use granary_fs::FsEntry;
 use granary_fs::entry::{CrashCase, OptionsEntry, complete, nothing_periodic};
 use std::collections::BTreeMap;
 
-/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. The last has
-/// all new files in persistent memory alone: their inode numbers change when they have gone below.
-const CASES: [(&str, &[&str]); 3] = [
+/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. The last two
+/// have all new files in persistent memory alone: their inode numbers change when they have gone below. The very last has tables of
+/// one segment, which get overflow pages.
+const CASES: [(&str, &[&str]); 4] = [
     ("segment = 1", &[BUSY, "consistency = 'data'\npiece = 4"]),
     ("segment = 1\nform = 'pointers'", &[BUSY, "consistency = 'meta'\npromotion_copy = 'extent'"]),
     ("segment = 1", &[BUSY, "mode = 'pm'"]),
+    ("segment = 1", &[BUSY, "mode = 'pm'\ndirectory_bits = 0"]),
 ];
 
 /// Demotion every millisecond, of whatever was used some ten times without an fsync.
@@ -63,6 +65,7 @@ macro_rules! cases {
             $crate::case($name, 0),
             $crate::case(concat!($name, "-pointers"), 1),
             $crate::case(concat!($name, "-alone"), 2),
+            $crate::case(concat!($name, "-overflow"), 3),
         ]
     };
 }
@@ -70,7 +73,7 @@ macro_rules! cases {
 /// A crash case with the options at `which` of [`CASES`].
 pub const fn case(name: &'static str, which: usize) -> CrashCase {
     // With `consistency = "meta"` an overwrite may be torn.
-    let (inodes_may_change, pages_are_whole) = (which == 2, which != 1);
+    let (inodes_may_change, pages_are_whole) = (which >= 2, which != 1);
     let (mkfs, mount) = CASES[which];
     CrashCase { mkfs, mount, inodes_may_change, pages_are_whole, ..CrashCase::plain(name) }
 }

@@ -60,7 +60,8 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, access: Acc
         recovery.splits = u64::from(table::recover(&pm, sb.segment)?);
         recovery.renamed = u64::from(journal::recover(&pm)?);
     }
-    let store = Store::open(pm, sb)?;
+    let mut store = Store::open(pm, sb)?;
+    store.no_deeper(options.directory_bits);
     crate::pair::check(&store, &lower)?;
     let mut dropped = Vec::new();
     if clean {

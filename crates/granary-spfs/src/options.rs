@@ -109,6 +109,9 @@ pub struct MountOptions {
     pub crawl_above: u32,
     /// Age at which memory of removed files is given back by a sync of the lower file system. [choice] 5 s, jbd2's commit interval.
     pub purge_after: Nanos,
+    /// Bits of a hash that the directory of a table may have, at most 16. A full segment that would need more gets overflow pages.
+    /// [choice] 16, a directory of 256 KiB.
+    pub directory_bits: u32,
 }
 
 impl Default for MountOptions {
@@ -133,6 +136,7 @@ impl Default for MountOptions {
             slow_above: 90,
             crawl_above: 95,
             purge_after: Nanos::from_secs(5),
+            directory_bits: crate::table::MAX_DEPTH,
         }
     }
 }
@@ -161,6 +165,9 @@ impl MountOptions {
                 "piece",
                 format!("is {}: must be a power of two up to 65536 clusters", self.piece),
             ));
+        }
+        if self.directory_bits > crate::table::MAX_DEPTH {
+            return Some(("directory_bits", format!("is {}: must be 16 at most", self.directory_bits)));
         }
         granary_fs::entry::too_short(&[("tick", self.tick)])
     }

@@ -80,6 +80,7 @@ pub fn recover(
     changes_below: bool,
     said: &mut Recovery,
 ) -> Result<Vec<Missing>> {
+    let _step = granary_sim::step("spfs: a mount puts persistent memory in order");
     let (mut survey, call) = (Survey::read(store)?, &Call::kernel(lower.vfs().time()));
     for (number, file) in &survey.files {
         if let Some(undo) = file.inode.undo {
@@ -152,6 +153,7 @@ fn play_back(store: &Store, number: u64, file: &File, undo: Undo) -> Result<()> 
     }
     let mut old = vec![0; len as usize];
     store.pm.load(u64::from(undo.copy) * BLOCK + from, &mut old, Structure::Journal)?;
+    let _step = granary_sim::step("spfs: an overwrite is taken back");
     let mut b = store.pm.batch();
     b.stream(u64::from(undo.target) * BLOCK + from, Payload::Bytes(&old), Structure::Data)?;
     b.fence()?;

@@ -55,6 +55,11 @@ impl Store {
         })
     }
 
+    /// Directories of tables get no deeper than this.
+    pub fn no_deeper(&mut self, bits: u32) {
+        [&mut self.names, &mut self.usage, &mut self.extents].into_iter().for_each(|t| t.no_deeper(bits));
+    }
+
     /// The tables.
     pub fn tables(&self) -> [&Table; 3] {
         [&self.names, &self.usage, &self.extents]

@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Bytes in a bucket.
 const BUCKET: usize = 256;
 /// Most bits of a directory. [choice] a directory of 256 KiB; beyond it a full segment gets overflow pages.
-const MAX_DEPTH: u32 = 16;
+pub const MAX_DEPTH: u32 = 16;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCEH");
 
 /// What belongs into a segment: hashes whose top `depth` bits are `pattern`.
@@ -96,6 +96,8 @@ pub struct Table {
     /// Clusters in a segment.
     segment: u64,
     chunk: u32,
+    /// Bits of a hash that its directory may have.
+    deepest: u32,
     dir: RwLock<Dir>,
     /// Free slots that somebody is about to fill.
     claimed: Mutex<BTreeSet<u64>>,

@@ -405,8 +405,10 @@ fn bring_home<'a>(
     g: &Geometry,
     records: impl IntoIterator<Item = &'a OnMedia> + Clone,
 ) -> Result<u64> {
+    let mut all = records.clone().into_iter().peekable();
+    let _step = all.peek().map(|_| granary_sim::step("bytefs: a mount brings the data journal home"));
     let mut home = BTreeMap::new();
-    for r in records.clone() {
+    for r in all {
         let pages = r.pages.iter().flatten().cloned();
         home.extend(r.blocks.iter().flatten().copied().zip(pages));
     }

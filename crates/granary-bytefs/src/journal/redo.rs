@@ -208,6 +208,7 @@ impl Redo {
         }
         groups.sort_by_key(|g| g.0);
         let count = groups.len() as u64;
+        let _step = (count > 0).then(|| granary_sim::step("bytefs: a mount replays the redo log"));
         let last = groups.last().map_or(0, |g| g.0);
         for (seq, lines) in groups {
             for (addr, content) in lines {

@@ -92,6 +92,10 @@ struct Reel {
     fences: u64,
     /// Fences before which steps want one.
     at_fences: BTreeSet<u64>,
+    /// Steps behind whose end one is wanted.
+    behind: BTreeSet<&'static str>,
+    /// The images that steps had in other lives of the run, in one behind a power failure.
+    before: Option<BTreeMap<&'static str, u64>>,
     open: Vec<&'static str>,
     /// A drive has a command in hand.
     in_command: bool,
@@ -123,6 +127,12 @@ const INSIDE: u64 = 6;
 const ENOUGH: u64 = 3;
 /// So often a step has an image beside those that are counted.
 const FIRSTS: u64 = 2;
+/// One in so many of these times there is one more, before one of so many fences behind the step's end: what a step gave away
+/// too early shows once another has written there.
+const SEQUELS: (u64, u64) = (4, 4);
+/// Until it had so many in a run, a step has one in each life behind a power failure, beside those that are counted. Else the
+/// steps that each recovery has would leave none to the others.
+const SCARCE: u64 = 4;
 /// Fewer images than this are for a life behind a power failure, of which a run has many.
 const FEW: usize = 5;
 
@@ -150,6 +160,8 @@ impl Film {
             in_steps: BTreeSet::new(),
             fences: 0,
             at_fences: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            before: None,
             open: Vec::new(),
             in_command: false,
             given: None,
@@ -164,6 +176,11 @@ impl Film {
         Arc::new(Film { span, devices, promises, reel: Mutex::new(reel) })
     }
 
+    /// Steps that had few images so far have more: `before` says how many each had.
+    pub(super) fn knows(&self, before: BTreeMap<&'static str, u64>) {
+        self.reel.lock().before = Some(before);
+    }
+
     /// A phase begins: places are counted from here.
     pub(super) fn phase(self: &Arc<Film>, phase: Phase, faults: &Arc<Faults>) {
         let instants = {
@@ -171,6 +188,7 @@ impl Film {
             (reel.phase, reel.base, reel.last) = (phase, faults.commands(), 0);
             reel.in_steps.clear();
             reel.at_fences.clear();
+            reel.behind.clear();
             reel.faults = Some(Arc::clone(faults));
             reel.wanted = reel.later.remove(&phase).unwrap_or_default();
             // Some steps are of mounts only.
@@ -210,6 +228,7 @@ impl Film {
     pub(super) fn ends_with_the_first(&self) {
         let mut reel = self.reel.lock();
         (reel.ends, reel.for_firsts, reel.for_new, reel.for_steps) = (true, false, 0, 0);
+        reel.before = None;
     }
 
     /// The images, and which steps were seen.
@@ -287,7 +306,12 @@ impl Watcher for Film {
         reel.open.push(step);
         let met = &mut reel.seen.entry(step).or_default().0;
         *met += 1;
-        let (is_first, is_new) = (*met <= FIRSTS && reel.for_firsts, *met <= ENOUGH);
+        let is_scarce = |before: &BTreeMap<&str, u64>| before.get(step).is_none_or(|had| *had < SCARCE);
+        let is_first = match &reel.before {
+            Some(before) => *met == 1 && is_scarce(before),
+            None => *met <= FIRSTS && reel.for_firsts,
+        };
+        let is_new = *met <= ENOUGH;
         // Common steps must not take the images of one that is met late in a long run.
         let left = if is_new { reel.for_new } else { reel.for_steps };
         let passes = match (is_first, is_new) {
@@ -298,6 +322,9 @@ impl Watcher for Film {
         };
         if passes {
             return;
+        }
+        if is_first && reel.random.below(SEQUELS.0) == 0 {
+            reel.behind.insert(step);
         }
         // A drive takes a step within a command, which is whole in virtual time: the image is taken behind it. Short steps of file
         // systems have one command, and where two fences are to be apart that is early: of two places the earlier one.
@@ -320,11 +347,16 @@ impl Watcher for Film {
 
     fn leaves(&self, step: &'static str) {
         let mut reel = self.reel.lock();
+        let reel = &mut *reel;
         if let Some(i) = reel.open.iter().rposition(|open| *open == step) {
             reel.open.remove(i);
         }
         if reel.in_command {
             reel.within.push(step);
+        }
+        if reel.behind.remove(step) {
+            let fence = reel.fences + 1 + reel.random.below(SEQUELS.1);
+            reel.at_fences.insert(fence);
         }
     }
 }
@@ -338,13 +370,28 @@ mod tests {
 
     /// Steps of eight commands, each third a fence. Returns where images were taken.
     fn filmed(seed: u64, for_steps: usize, steps: &'static [&'static str]) -> Vec<At> {
+        filmed_behind(seed, for_steps, steps, None)
+    }
+
+    /// The same behind a power failure: each step had so many images before.
+    fn filmed_behind(
+        seed: u64,
+        for_steps: usize,
+        steps: &'static [&'static str],
+        had: Option<u64>,
+    ) -> Vec<At> {
         let run = World::default().run(move || {
             let (devices, promises) = (Devices::none(), Promises::new());
             let random = Stream::new(seed, "film");
             let film = Film::new(devices.clone(), promises, Places::new(), for_steps, Nanos(1), random);
+            if let Some(had) = had {
+                film.knows(steps.iter().map(|step| (*step, had)).collect());
+            }
             film.phase(Phase::Load, &Faults::around(&devices).1);
-            for (time, step) in (0..).zip(steps) {
-                film.enters(step);
+            // And as many commands as two steps have, behind all of them.
+            let after = [None, None];
+            for (time, step) in (0..).zip(steps.iter().map(Some).chain(after)) {
+                step.iter().for_each(|step| film.enters(step));
                 for n in 1..=8 {
                     let fences = n % 3 == 0;
                     let (name, role) = ("write", Role::Ssd);
@@ -352,7 +399,7 @@ mod tests {
                     film.command(8 * time + n, false, &given);
                     film.command(8 * time + n, true, &given);
                 }
-                film.leaves(step);
+                step.iter().for_each(|step| film.leaves(step));
             }
             film.develop().0.iter().map(|image| image.at).collect()
         });
@@ -373,5 +420,21 @@ mod tests {
         // Nearly each of the twelve, although there are five for all steps; but not where images are few.
         assert!(images(FEW) >= Some(10), "{:?}", images(FEW));
         assert!(images(FEW - 1) <= Some(FEW - 1));
+    }
+
+    #[test]
+    fn a_step_that_had_few_images_has_one_behind_each_power_failure() {
+        const STEPS: &[&str] = &["a", "b", "c"];
+        let images = |had| (0..50).map(|seed| filmed_behind(seed, 0, STEPS, Some(had)).len()).min();
+        assert!(images(SCARCE - 1) >= Some(STEPS.len()), "{:?}", images(SCARCE - 1));
+        assert_eq!(images(SCARCE), Some(0));
+    }
+
+    #[test]
+    fn some_images_are_taken_behind_a_step_that_is_met_the_first_time() {
+        let behind =
+            |seed| filmed(seed, FEW, &["a step"]).iter().any(|at| matches!(at, At::Before(n) if *n > 16));
+        let seeds = (0..100).filter(|seed| behind(*seed)).count();
+        assert!((5..40).contains(&seeds), "{seeds}");
     }
 }

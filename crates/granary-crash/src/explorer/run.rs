@@ -338,6 +338,9 @@ impl Explorer {
         };
         let (raw, promises, span) = (machine.raw.clone(), machine.promises.clone(), self.extent.span);
         let film = Film::new(raw, promises, wanted, in_steps as usize, span, random);
+        if path.0.len() < self.deep as usize {
+            film.knows(report.steps.iter().map(|(step, (_, images))| (*step, *images)).collect());
+        }
         let (images, outcome) = self.filmed(machine, seed, mission, (&film, None), report);
         match outcome {
             Outcome::Wrong { stage, evidence } => {

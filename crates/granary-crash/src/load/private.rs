@@ -70,7 +70,7 @@ impl One {
             46..54 => self.grow(&path),
             54..64 => {
                 let other = self.path();
-                expected("rename", self.posix.rename(&path, other)).map(drop)
+                self.rename(&path, &other)
             }
             64..67 => {
                 let other = self.path();
@@ -93,6 +93,18 @@ impl One {
                 Ok(())
             }
         }
+    }
+
+    /// To a name that another may have; or away to a long one that none has, and back, as programs do that replace a file.
+    fn rename(&mut self, path: &str, other: &str) -> Result<(), String> {
+        if self.random.chance(0.4) {
+            return expected("rename", self.posix.rename(path, other)).map(drop);
+        }
+        // A name of several cache lines.
+        let away = format!("{path}.{}", "away".repeat(1 + self.random.below(30) as usize));
+        expected("rename", self.posix.rename(path, &away))?;
+        let back = if self.random.chance(0.5) { path } else { other };
+        expected("rename", self.posix.rename(&away, back)).map(drop)
     }
 
     fn open(&mut self, path: &str) -> Result<Option<Fd>, String> {

@@ -65,7 +65,7 @@ pub(crate) struct Node {
     /// Somebody was told that a write-back has failed.
     pub(crate) doubtful: bool,
     /// Removals of one of its names that were started.
-    pub(super) removals: u32,
+    pub(crate) removals: u32,
     /// It has access lists from its directory that nobody has asked for yet.
     pub(super) lists_unknown: bool,
     /// Made without a name, and has none yet.

@@ -6,7 +6,7 @@
 use super::model::{Fate, Model, Move, Node, NodeId};
 use super::register::Register;
 use super::stamp::StampId;
-use granary_fs::FileKind;
+use granary_fs::{FileKind, Ino};
 use std::sync::Arc;
 
 /// Where a path leads.
@@ -61,6 +61,13 @@ impl Model {
         let id = self.add(node);
         let set = vec![(at.dir, at.name.clone(), Some(id))];
         (self.begin_names(by, set, true, Vec::new(), &[]), id)
+    }
+
+    /// Whether the file of this name that has this number is another than `id`: somebody else has made it meanwhile.
+    pub(crate) fn is_made(&self, at: &Place, id: NodeId, ino: Ino) -> bool {
+        let other = self.by_ino(ino).filter(|&other| other != id && self.node(other).removals == 0);
+        let slot = self.node(at.dir).entries.get(&at.name);
+        other.is_some_and(|other| slot.is_some_and(|slot| slot.may_be(&self.stamps, Some(other))))
     }
 
     /// A node gets a second name.

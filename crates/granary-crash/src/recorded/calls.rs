@@ -37,11 +37,17 @@ impl<P: Posix> Posix for Scribe<P> {
         };
         let stat = self.inner.fstat(fd)?;
         if let Some((change, id)) = begun {
-            self.promises.with(|m| {
-                m.end_names(change, Fate::Done);
-                m.identify(id, stat.ino, &stat.attr);
+            let is_new = self.promises.with(|m| {
+                let is_new = !place.as_ref().is_some_and(|at| m.is_made(at, id, stat.ino));
+                m.end_names(change, if is_new { Fate::Done } else { Fate::Failed });
+                if is_new {
+                    m.identify(id, stat.ino, &stat.attr);
+                }
+                is_new
             });
-            self.inherited(place.as_ref().map(|at| at.dir), id, path)?;
+            if is_new {
+                self.inherited(place.as_ref().map(|at| at.dir), id, path)?;
+            }
         }
         self.opened(fd, path, flags, stat.ino);
         Ok(fd)

@@ -35,7 +35,7 @@ impl Drop for Counted {
 }
 
 impl Drive for Counted {
-    granary_device::forward_drive!(inner: info, load, store_from, flush_lines, load_pages, load_known, stream, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, identify, load, store_from, flush_lines, load_pages, load_known, stream, verify, look_ahead, look_ahead_lines, wants_attention, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         self.inner.submit(now, command)

@@ -27,6 +27,7 @@ mod oracle;
 mod planted;
 mod plants;
 mod power;
+mod raced;
 mod recorded;
 mod run;
 mod steps;

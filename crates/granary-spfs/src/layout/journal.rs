@@ -28,6 +28,7 @@ const HEAD: usize = 16;
 /// # Errors
 /// The device's.
 pub fn rename(pm: &Pm, number: u64, to: &Place) -> Result<()> {
+    let _step = granary_sim::step("spfs: a file in persistent memory alone is renamed");
     let mut body = vec![0; HEAD + to.name.len()];
     put_u64(&mut body, 0, to.dir.ino);
     put_u32(&mut body, 8, to.dir.generation);
@@ -58,6 +59,7 @@ pub fn recover(pm: &Pm) -> Result<bool> {
     if number == 0 {
         return Ok(false);
     }
+    let _step = granary_sim::step("spfs: a mount finishes a rename");
     let mut b = [0; HEAD + LONGEST];
     pm.load(BODY, &mut b, Structure::Journal)?;
     let len = u32_at(&b, 12) as usize;

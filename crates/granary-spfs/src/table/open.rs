@@ -69,6 +69,11 @@ impl Table {
         }
         let overflow = super::overflow::all(pm, kind, segment, &headers)?;
         let dir = RwLock::new(Dir { depth, cluster, segments, headers, overflow, epoch: 0 });
-        Ok(Table { kind, segment, chunk, dir, claimed: Mutex::default() })
+        Ok(Table { kind, segment, chunk, deepest: MAX_DEPTH, dir, claimed: Mutex::default() })
+    }
+
+    /// Its directory gets no deeper than this, but for what it has.
+    pub fn no_deeper(&mut self, bits: u32) {
+        self.deepest = bits.min(MAX_DEPTH);
     }
 }

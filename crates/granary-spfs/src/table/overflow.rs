@@ -144,6 +144,7 @@ impl Table {
                     kept.push(page);
                     continue;
                 }
+                let _step = granary_sim::step("spfs: empty overflow pages are unlinked");
                 let mut b = pm.batch();
                 b.put_u64(from, rest.peek().copied().unwrap_or(0).into(), self.kind.what())?;
                 b.fence()?;

@@ -64,7 +64,7 @@ impl Table {
         let [stays, goes] =
             [0, 1].map(|bit| Header { depth: header.depth + 1, pattern: header.pattern << 1 | bit });
         // Whether a split, this one or a later one, parts a slot from the new one: hashes differ within the deepest directory's bits.
-        let here = |h: &u32| header.fits(*h) && top(*h, MAX_DEPTH) != top(place.hash, MAX_DEPTH);
+        let here = |h: &u32| header.fits(*h) && top(*h, self.deepest) != top(place.hash, self.deepest);
         let hashes =
             |bytes| self.fitting(bytes, header).filter_map(|s| Some(self.kind.place(s, self.chunk)?.hash));
         let parts = hashes(&bytes).chain(hashes(&pages)).any(|h| here(&h));
@@ -208,6 +208,7 @@ pub fn recover(pm: &Pm, segment: u64) -> Result<bool> {
     if said == 0 {
         return Ok(false);
     }
+    let _step = granary_sim::step("spfs: a mount finishes a split or a merge");
     let bad = |what: &str| corrupt(format!("the split record {what}"));
     let kind = *((said >> TABLE) as usize)
         .checked_sub(1)
