@@ -1,6 +1,6 @@
 //! [`ImageDevices`]: which devices an image has.
 
-use granary_mssd::{CACHE, DriveConfig, LOG, Layout, Mode};
+use granary_mssd::{BUILT_IN, DriveConfig, Layout};
 use granary_pmem::DimmConfig;
 use granary_redo::files::{DRAM, FLASH, NVM};
 use granary_redo::redo::MOST_NVM;
@@ -34,10 +34,13 @@ impl ImageDevices {
     pub fn validate(&self) -> Result<(), String> {
         if let Some(ssd) = &self.ssd {
             ssd.validate().map_err(|e| e.to_string())?;
-            if let Mode::Own(name) = ssd.firmware.mode {
+            let kept: Vec<&str> =
+                BUILT_IN.iter().filter(|entry| entry.load.is_some()).map(|entry| entry.name).collect();
+            let name = ssd.firmware.mode.name();
+            if !kept.contains(&name) {
                 return Err(format!(
                     "no image keeps a drive with the firmware '{name}', which lives in memory alone: take one of {}",
-                    [LOG, CACHE].map(|entry| entry.name).join(" and ")
+                    kept.join(" and ")
                 ));
             }
         }

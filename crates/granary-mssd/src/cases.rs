@@ -34,6 +34,16 @@ pub enum Promise {
     WholePages,
 }
 
+impl Promise {
+    /// A few words about it.
+    pub fn about(self) -> &'static str {
+        match self {
+            Promise::Durable => "acknowledged is durable",
+            Promise::WholePages => "pages are old or new",
+        }
+    }
+}
+
 /// The drive's cache is lost.
 pub const VOLATILE: DriveCase = DriveCase {
     name: "volatile",

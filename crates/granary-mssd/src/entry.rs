@@ -8,7 +8,10 @@ use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::firmware::{Backend, Firmware};
 use crate::mssd::Mssd;
+use crate::saved::layout::Layout;
 use granary_flash::{FlashError, FtlConfig, Policies};
+use granary_redo::ImageError;
+use granary_redo::region::Region;
 use granary_units::Bytes;
 
 /// A firmware, as registries list it.
@@ -20,8 +23,8 @@ pub struct DriveEntry {
     pub about: &'static str,
     /// Keys of `[drive.firmware]` that are its own.
     pub options: &'static [&'static str],
-    /// An image can keep the drive.
-    pub on_images: bool,
+    /// The firmware as an image kept it; `None`: no image keeps the drive.
+    pub load: Option<LoadFirmware>,
     /// The firmware of a valid configuration, with nothing in it.
     ///
     /// # Errors
@@ -34,6 +37,9 @@ pub struct DriveEntry {
     /// Its own policies of gc, placement and wear; `None`: those that the configuration names.
     pub policies: Option<fn(&FtlConfig) -> Policies>,
 }
+
+/// See [`DriveEntry::load`].
+pub type LoadFirmware = fn(&DriveConfig, &Layout, &Region) -> Result<Box<dyn Firmware>, ImageError>;
 
 impl DriveEntry {
     /// A new drive with this firmware: erased, powered, idle.
@@ -88,7 +94,7 @@ pub const LOG: DriveEntry = DriveEntry {
     name: "log",
     about: "write log of 64 B lines with transactions (ByteFS, ASPLOS'25, section 4.3)",
     options: &["log_region", "txlog", "clean_threshold_permille"],
-    on_images: true,
+    load: Some(|config, layout, dram| Ok(Box::new(Log::load(&config.at_clock(), layout, dram)?))),
     firmware: |config| Ok(Box::new(Log::new(&config.at_clock()))),
     beside: BESIDE,
     // The write log is battery-backed.
@@ -101,9 +107,12 @@ pub const CACHE: DriveEntry = DriveEntry {
     name: "cache",
     about: "write-back cache of 4 KiB pages (the baselines of ByteFS, section 5.1)",
     options: &["cache", "cache_write_ack", "volatile_cache", "tears_pages", "flush_cost"],
-    on_images: true,
+    load: Some(|config, layout, dram| Ok(Box::new(Cache::load(config, layout, dram)?))),
     firmware: |config| Ok(Box::new(Cache::new(config))),
     beside: BESIDE,
     crash: &[VOLATILE, TORN, PROGRAM, FAILING],
     policies: None,
 };
+
+/// The firmwares of this crate.
+pub const BUILT_IN: &[DriveEntry] = &[LOG, CACHE];

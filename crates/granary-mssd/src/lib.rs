@@ -38,7 +38,7 @@ pub use companion::{Beside, Companion, CompanionEntry, LoadCompanion, Pending, R
 pub use config::{
     BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig, WriteAck,
 };
-pub use entry::{BESIDE, CACHE, DriveEntry, LOG};
+pub use entry::{BESIDE, BUILT_IN, CACHE, DriveEntry, LOG, LoadFirmware};
 pub use firmware::{Backend, Cores, Firmware, Transaction, Transactions};
 pub use mssd::{Controller, Kept, Mssd, in_range};
 pub use saved::layout::Layout;

@@ -32,7 +32,7 @@ pub use kept::Kept;
 
 use crate::companion::{Companion, Seen};
 use crate::config::{ConfigError, DriveConfig};
-use crate::entry::{CACHE, DriveEntry, LOG};
+use crate::entry::{BUILT_IN, DriveEntry};
 use crate::firmware::{Backend, Cores, Firmware, Transaction};
 use crate::link::wc::{HeldLine, WriteCombining};
 use granary_device::Structure;
@@ -83,7 +83,7 @@ impl Mssd {
     /// # Errors
     /// [`ConfigError`] where the configuration makes no working drive.
     pub fn new(config: &DriveConfig) -> Result<Mssd, ConfigError> {
-        DriveEntry::of(&[LOG, CACHE], config)?.make(config)
+        DriveEntry::of(BUILT_IN, config)?.make(config)
     }
 
     /// A new drive of a configuration that has been validated, with its firmware, its policies where that has its own, what stands

@@ -27,7 +27,7 @@ pub const ENTRY: DriveEntry = DriveEntry {
     name: "minimal",
     about: "a battery-backed write buffer of 64 pages, oldest page out first (example)",
     options: &[],
-    on_images: false,
+    load: None,
     beside: granary_mssd::BESIDE,
     crash: &[granary_mssd::cases::FAILING],
     firmware: |_| Ok(Box::new(Minimal::default())),

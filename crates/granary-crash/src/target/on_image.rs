@@ -21,7 +21,7 @@ pub struct OnImage {
 
 impl Case {
     pub(super) fn kept(&self) -> Result<OnImage, String> {
-        if !self.drive.on_images {
+        if self.drive.load.is_none() {
             return Err(format!(
                 "no image keeps {}: a drive with the firmware '{}' lives in memory alone; take {} on another device",
                 self.name, self.drive.name, self.case.name

@@ -5,6 +5,7 @@ mod atomic;
 mod beyond;
 mod campaign;
 mod deadline;
+mod drives;
 mod endless;
 mod erring;
 mod errors;

@@ -9,10 +9,8 @@
 
 use super::Mssd;
 use crate::companion::Companion;
-use crate::config::{DriveConfig, Mode};
-use crate::entry::BESIDE;
-use crate::firmware::cache::Cache;
-use crate::firmware::log::Log;
+use crate::config::DriveConfig;
+use crate::entry::BUILT_IN;
 use crate::firmware::{Backend, Firmware};
 use crate::saved::layout::Layout;
 use crate::saved::medium::ImageMedium;
@@ -41,17 +39,15 @@ impl Kept {
     pub fn load(config: &DriveConfig, dram: &Region) -> Result<Kept, ImageError> {
         let layout = Layout::new(config);
         let medium = ImageMedium::load(config, layout, dram)?;
-        let firmware: Box<dyn Firmware> = match config.firmware.mode {
-            Mode::Log => Box::new(Log::load(&config.at_clock(), &layout, dram)?),
-            Mode::Cache => Box::new(Cache::load(config, &layout, dram)?),
-            Mode::Own(name) => {
-                let why =
-                    format!("no image keeps a drive with the firmware '{name}': it lives in memory alone");
-                return Err(ImageError::Config(why));
-            }
+        let name = config.firmware.mode.name();
+        let entry = BUILT_IN.iter().find(|entry| entry.name == name);
+        let Some((load, beside)) = entry.and_then(|entry| entry.load.zip(Some(entry.beside))) else {
+            let why = format!("no image keeps a drive with the firmware '{name}': it lives in memory alone");
+            return Err(ImageError::Config(why));
         };
+        let firmware = load(config, &layout, dram)?;
         let mut companion = None;
-        for load in BESIDE.iter().filter_map(|entry| entry.load) {
+        for load in beside.iter().filter_map(|entry| entry.load) {
             if companion.is_none() {
                 companion = load(config, &layout, dram)?;
             }

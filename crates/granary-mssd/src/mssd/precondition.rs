@@ -7,7 +7,7 @@
 
 use super::Mssd;
 use crate::config::{ConfigError, DriveConfig};
-use crate::entry::{CACHE, DriveEntry, LOG};
+use crate::entry::{BUILT_IN, DriveEntry};
 use crate::firmware::Backend;
 use granary_device::CommandCounters;
 use granary_device::DriveError;
@@ -20,7 +20,7 @@ impl Mssd {
     /// # Errors
     /// As [`Mssd::new`].
     pub fn without_data(config: &DriveConfig) -> Result<Mssd, ConfigError> {
-        DriveEntry::of(&[LOG, CACHE], config)?.make_without_data(config)
+        DriveEntry::of(BUILT_IN, config)?.make_without_data(config)
     }
 
     /// Writes the `pages` pages from `first` on in order, in no simulated time and a few nanoseconds of wall time each. The

@@ -11,7 +11,7 @@
 //!
 //! Every zone begins at a multiple of 4 KiB. Bytes that were never written are zero and mean "as new", so that the file of
 //! an empty drive takes no space. It does *not* say what the log's halves hold, nor BAM: see `firmware/log/region.rs`,
-//! `firmware/bam/saved.rs` and `firmware/bam/names.rs`.
+//! `bam/saved.rs` and `bam/names.rs`.
 
 use crate::config::{DriveConfig, Mode};
 use granary_redo::{long, region, word};

@@ -25,6 +25,7 @@ use granary_trace::drive::native::Header;
 use granary_units::{Bytes, Nanos};
 use serde::Serialize;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,30 +45,66 @@ pub fn run(command: &DriveCommand) -> Result<(), Failure> {
 
 /// The firmwares that a testbed's drive can have, and where they can be used.
 fn list() {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
-    table.set_header([
-        "firmware",
-        "commands",
-        "options of [drive.firmware]",
-        "images",
-        "policies",
-        "what it is",
-    ]);
-    let or_none = |words: &[&str]| if words.is_empty() { "-".to_owned() } else { words.join(", ") };
+    let header = ["firmware", "commands", "options of [drive.firmware]", "images", "policies", "what it is"];
+    let mut table = table(header);
     for entry in DRIVES {
         let firmware = (entry.firmware)(&DriveConfig::bytefs_emulator());
         let offers = firmware.map_or_else(|_| "?".to_owned(), |firmware| or_none(firmware.offers()));
         let policies = if entry.policies.is_some() { "its own" } else { "[drive.flash]" };
-        let images = if entry.on_images { "yes" } else { "no" };
+        let images = if entry.load.is_some() { "yes" } else { "no" };
         let options = or_none(entry.options);
         table.add_row([entry.name, &offers, &options, images, policies, entry.about]);
     }
     outln!("{table}");
+    beside();
+    crash_cases();
     outln!(
-        "\nA testbed chooses one by `mode` in [drive.firmware] (`--set drive.firmware.mode=NAME`). Each can have BAM beside it \
-         ([drive.firmware.bam]): FS_WRITE, REMAP, BAM_READ, BAM_RESET. docs/ADDING_A_DRIVE.md adds one."
+        "\nA testbed chooses a firmware by `mode` in [drive.firmware] (`--set drive.firmware.mode=NAME`). docs/ADDING_A_DRIVE.md adds one."
     );
+}
+
+/// What can stand beside which of them.
+fn beside() {
+    let mut table = table(["beside it", "firmwares", "commands", "asked for by", "what it is"]);
+    let all = DRIVES.iter().flat_map(|entry| entry.beside);
+    let names: BTreeSet<&str> = all.clone().map(|companion| companion.name).collect();
+    for companion in names.into_iter().filter_map(|name| all.clone().find(|one| one.name == name)) {
+        let with = DRIVES.iter().filter(|entry| entry.beside.iter().any(|one| one.name == companion.name));
+        let with: Vec<&str> = with.map(|entry| entry.name).collect();
+        let section = format!("[drive.firmware.{}]", companion.name);
+        let commands = companion.commands.join(", ");
+        table.add_row([companion.name, &with.join(", "), &commands, &section, companion.about]);
+    }
+    outln!("\n{table}");
+}
+
+/// The kinds of drives that `granary crash` tries.
+fn crash_cases() {
+    let mut table = table(["crash case", "as", "does not promise", "what it is"]);
+    for entry in DRIVES {
+        for case in entry.crash {
+            let promises: Vec<&str> = case.weakens.iter().map(|promise| promise.about()).collect();
+            let name = format!("{}: {}", entry.name, case.name);
+            // Built-in ones are the usual drives of the file systems.
+            let target = match Mode::named(entry.name) {
+                Mode::Own(own) => format!("FS@{own}@{}", case.name),
+                _ => format!("FS@{}", case.name),
+            };
+            table.add_row([&name, &target, &or_none(&promises), case.about]);
+        }
+    }
+    outln!("\n{table}");
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_header(header);
+    table
+}
+
+fn or_none(words: &[&str]) -> String {
+    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
 }
 
 /// What a drive is made of.
