@@ -103,7 +103,6 @@ const PERSONALITIES: [(&str, Personality); 3] = [
                 ("granary-device/src/devices.rs", "a file system may need second names of pages"),
                 ("granary-device/src/drive.rs", "an error of its own"),
                 ("granary-device/src/lib.rs", "types of its answers"),
-                ("granary-device/src/counters.rs", "counters of its own"),
                 ("granary-crash/src/target.rs", "the explorer's tables are so small that they fill"),
             ],
         },
