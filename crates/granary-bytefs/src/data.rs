@@ -150,11 +150,7 @@ impl Core {
 
     /// See [`granary_fs::Data::wrote`].
     pub fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) {
-        inode.update(|a| {
-            a.size = a.size.max(pos + len);
-            a.mtime = call.time;
-            a.ctime = call.time;
-        });
+        inode.update(|a| a.wrote(pos + len, call.time));
         self.mark_dirty(inode, Dirty { times: true, atime: false });
     }
 

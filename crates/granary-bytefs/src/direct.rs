@@ -110,11 +110,7 @@ impl Core {
             new
         };
         let end = pos + data.len() as u64;
-        inode.update(|a| {
-            a.size = a.size.max(end);
-            a.mtime = call.time;
-            a.ctime = call.time;
-        });
+        inode.update(|a| a.wrote(end, call.time));
         self.mark_dirty(inode, Dirty { times: true, atime: false });
         self.point_at(tx, inode, &new, end).map(drop)
     }

@@ -30,7 +30,7 @@ use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use crate::truncate::blocks_of;
 use granary_device::Ticket;
-use granary_fs::{Allocate, Call, FileKind, FsError, Inode, Result};
+use granary_fs::{Allocate, Call, FsError, Inode, Result};
 use granary_units::{Lpa, PAGE_SIZE};
 use std::ops::Range;
 use whole::Zeroed;
@@ -62,9 +62,6 @@ impl Core {
     /// See [`granary_fs::Space::fallocate`].
     pub fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let node = node(inode);
-        if node.kind != FileKind::File {
-            return Err(FsError::Invalid);
-        }
         self.journal.alive()?;
         let _change = node.change.lock();
         let (touched, end) = (pages_of(pos, len), pos + len);

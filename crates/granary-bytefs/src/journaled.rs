@@ -115,11 +115,7 @@ impl Core {
             let lines = (u64::MAX >> (63 - (to - 1) / 64)) & (u64::MAX << (from / 64));
             dirty.push(DirtyPage { index, page, valid: PAGE_SIZE, lines });
         }
-        inode.update(|a| {
-            a.size = a.size.max(end);
-            a.mtime = call.time;
-            a.ctime = call.time;
-        });
+        inode.update(|a| a.wrote(end, call.time));
         self.mark_dirty(inode, Dirty { times: true, atime: false });
         self.write_journaled(inode, &dirty, inode.size())
     }

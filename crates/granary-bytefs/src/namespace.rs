@@ -25,7 +25,7 @@ use crate::map::SlotEdits;
 use crate::node::{Body, Half, Node, Standing, node};
 use crate::space::Claim;
 use granary_device::Structure;
-use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NAME_MAX, NewNode, Result};
+use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Result};
 use granary_kit::Block;
 use granary_kit::work::Kind;
 use granary_sim::sync::MutexGuard;
@@ -51,7 +51,7 @@ impl Core {
     pub fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         let parent = node(dir);
         let _change = parent.change.lock();
-        self.may_enter(parent, name)?;
+        self.may_enter(parent)?;
         let dir_block = self.inode_block(parent.ino)?;
         let mut tx = Tx::new(self);
         let is_dir = new.kind == FileKind::Dir;
@@ -142,11 +142,12 @@ impl Core {
     pub fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (parent, child) = (node(dir), node(inode));
         let _change = lock_all(&mut [parent, child]);
-        self.may_enter(parent, name)?;
+        self.may_enter(parent)?;
         // With its first name it leaves the orphan table.
         let orphan = match child.body.lock().standing {
             Standing::Live => None,
             Standing::Orphan(place) => Some(place),
+            // The vfs links no such file. Its blocks are free on media: a name would lead to them.
             Standing::Gone => return Err(FsError::NoEntry),
         };
         let (dir_block, block) = (self.inode_block(parent.ino)?, self.inode_block(child.ino)?);
@@ -165,10 +166,7 @@ impl Core {
                 self.orphans.block.change(|b| orphan::set(b, listed, 0));
                 child.body.lock().standing = Standing::Live;
             }
-            inode.update(|a| {
-                a.nlink += 1;
-                a.ctime = call.time;
-            });
+            inode.update(|a| a.linked(call.time));
             self.put_inode(&dir_block, dir);
             self.put_inode(&block, inode);
         })?;
@@ -200,19 +198,10 @@ impl Core {
         self.shrink_dir(dir)
     }
 
-    /// Whether `name` can be entered in a directory; reads the directory's names where needed.
-    pub fn may_enter(&self, dir: &Node, name: &[u8]) -> Result<()> {
+    /// Before a name is entered in a directory: its names are in memory.
+    pub fn may_enter(&self, dir: &Node) -> Result<()> {
         self.journal.alive()?;
-        match name.len() {
-            0 => return Err(FsError::NoEntry),
-            n if n > NAME_MAX => return Err(FsError::NameTooLong),
-            _ => {}
-        }
-        self.load_dir(dir, true)?;
-        match self.find(dir, name)? {
-            Some(_) => Err(FsError::Exists),
-            None => Ok(()),
-        }
+        self.load_dir(dir, true)
     }
 
     /// A directory's attributes after its names changed; `links` is the change of its subdirectories.
@@ -225,8 +214,7 @@ impl Core {
             a.size = size;
             a.blocks = blocks;
             a.nlink = a.nlink.wrapping_add_signed(links);
-            a.mtime = call.time;
-            a.ctime = call.time;
+            a.modified(call.time);
         });
     }
 
@@ -278,7 +266,7 @@ impl Core {
         child.body.lock().standing = removal.standing;
         inode.update(|a| {
             a.nlink = if removal.standing == Standing::Live { a.nlink - 1 } else { 0 };
-            a.ctime = call.time;
+            a.changed(call.time);
         });
         if let Standing::Orphan(place) = removal.standing {
             self.orphans.block.change(|b| orphan::set(b, place, child.ino));

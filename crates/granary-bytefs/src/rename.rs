@@ -15,7 +15,7 @@ use crate::journal::Tx;
 use crate::namespace::{Removal, lock_all};
 use crate::node::{Half, node};
 use crate::space::Claim;
-use granary_fs::{Call, FileKind, FsError, Inode, Rename, Result};
+use granary_fs::{Call, FileKind, Inode, Rename, Result};
 use granary_kit::Block;
 use granary_kit::work::Kind;
 use std::sync::Arc;
@@ -32,9 +32,6 @@ impl Core {
     /// See [`granary_fs::Names::rename`].
     pub fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let (from_dir, to_dir, moved) = (node(r.from_dir), node(r.to_dir), node(r.inode));
-        if r.target.is_some_and(|t| node(t).ino == moved.ino) {
-            return Ok(());
-        }
         self.journal.alive()?;
         let mut all = vec![from_dir, to_dir, moved];
         all.extend(r.target.map(node));
@@ -74,7 +71,7 @@ impl Core {
             self.put_inode(&from_block, r.from_dir);
             self.put_inode(&to_block, r.to_dir);
             for (block, inode) in &written {
-                inode.update(|a| a.ctime = call.time);
+                inode.update(|a| a.changed(call.time));
                 self.put_inode(block, inode);
             }
             if let (Way::Replace(_, removal), Some(target)) = (&way, r.target) {
@@ -96,9 +93,8 @@ impl Core {
                     false => Way::Replace(old, self.plan_removal(tx, target)?),
                 }
             }
-            None if r.exchange => return Err(FsError::NoEntry),
             None => {
-                self.may_enter(to_dir, r.to)?;
+                self.may_enter(to_dir)?;
                 let slots = crate::layout::dentry::slots_for(r.to.len());
                 if from_dir.ino == to_dir.ino && slots == found.slots {
                     tx.touch_lines(&found.block, found.head_line().trailing_zeros(), slots);

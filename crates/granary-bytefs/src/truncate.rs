@@ -29,9 +29,6 @@ impl Core {
     /// See [`granary_fs::Attributes::setattr`].
     pub fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let node = node(inode);
-        if set.size.is_some() && node.kind != FileKind::File {
-            return Err(if node.kind == FileKind::Dir { FsError::IsDir } else { FsError::Invalid });
-        }
         self.journal.alive()?;
         let _change = node.change.lock();
         if node.body.lock().standing == Standing::Gone {
@@ -130,7 +127,7 @@ impl Core {
 
     /// See [`granary_fs::Attributes::touch_atime`].
     pub fn touch_atime(&self, inode: &Inode, time: granary_fs::Time) {
-        inode.update(|a| a.atime = time);
+        inode.update(|a| a.accessed(time));
         self.mark_dirty(inode, Dirty { times: false, atime: true });
     }
 

@@ -84,7 +84,7 @@ impl Core {
         };
         if gone {
             node.body.lock().xattrs = Some(string);
-            inode.update(|a| a.ctime = call.time);
+            inode.update(|a| a.changed(call.time));
             return Ok(());
         }
         let table = self.inode_block(node.ino)?;
@@ -130,7 +130,10 @@ impl Core {
             }
             let mut body = node.body.lock();
             body.map.xattr_blocks.clone_from(&lbas);
-            inode.update(|a| (a.ctime, a.blocks) = (call.time, body.stat_blocks()));
+            inode.update(|a| {
+                a.changed(call.time);
+                a.blocks = body.stat_blocks();
+            });
             drop(body);
             self.put_inode(&table, inode);
         })?;

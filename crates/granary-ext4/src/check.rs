@@ -14,13 +14,13 @@
 use crate::Ext4;
 use crate::alloc::{clear_range, empty_blocks, get, set_range};
 use crate::extents::Mapping;
-use crate::fs::LINK_MAX;
 use crate::layout::extent::Entry;
 use crate::layout::group::{BLOCK_UNINIT, INODE_UNINIT};
 use crate::layout::htree::{self, Form, name_hash};
 use crate::layout::inode::{EXTENTS, FIRST_INO, INDEX, INODES_PER_BLOCK, JOURNAL_INO, ROOT_INO, RawInode};
 use crate::layout::superblock::Superblock;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, BlockBytes, dirent, xattr};
+use crate::life::LINK_MAX;
 use crate::node::{self, Node};
 use granary_device::Structure;
 use granary_fs::{Attr, FileKind, FsError, Ino, Inode, Result};

@@ -22,66 +22,13 @@ use crate::layout::BLOCK_SIZE;
 use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use granary_device::Ticket;
-use granary_fs::{Allocate, Call, FileKind, FsError, Inode, Result};
+use granary_fs::{Allocate, Call, FsError, Inode, Result, Space, StatFs, TRIM_RUN};
 use granary_units::{Lpa, Page};
+use std::ops::Range;
 
 const BS: u64 = BLOCK_SIZE as u64;
 
 impl Ext4 {
-    pub(crate) fn change_space(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        how: Allocate,
-        pos: u64,
-        len: u64,
-    ) -> Result<()> {
-        if inode.attr().kind != FileKind::File {
-            return Err(FsError::Invalid);
-        }
-        let end = pos + len;
-        let (first, last) = (pos.div_ceil(BS) as u32, (end / BS) as u32);
-        let node = inode.private::<Node>();
-        match how {
-            Allocate::Reserve { .. } => {
-                let holes = self.promise_range(inode, pos, len)?;
-                self.fill_holes(inode, &holes)?;
-            }
-            Allocate::PunchHole => {
-                // What was reserved behind the end stays.
-                let last = last.min(inode.size().div_ceil(BS) as u32);
-                if first < last {
-                    self.punch(inode, first, last)?;
-                }
-            }
-            Allocate::ZeroRange { .. } => {
-                // Dirty pages of the range are about to be dropped: their promises are kept here.
-                let mut holes = if first < last { self.promised(node, first, last) } else { Vec::new() };
-                holes.extend(self.promise_range(inode, pos, len)?);
-                self.forget_written(inode, first, last)?;
-                holes.sort_unstable();
-                self.fill_holes(inode, &holes)?;
-            }
-        }
-        let mut cut = Vec::new();
-        if how.zeroes() {
-            // The pages at the range's edges, which the vfs makes zero in part.
-            for edge in [pos, end] {
-                if edge < inode.size() && self.orders_cut(inode, edge)? {
-                    cut.push((edge / BS) as u32);
-                }
-            }
-        }
-        self.journal.run(INODE, |h| {
-            cut.iter().for_each(|page| h.cut_page(number(inode.ino()), *page));
-            let grown = inode.update(|a| a.allocated(how, end, call.time));
-            if grown {
-                node.state.lock().disksize = end;
-            }
-            self.mark_inode(h, inode)
-        })
-    }
-
     /// The blocks of a range that were promised to dirty pages.
     fn promised(&self, node: &Node, first: u32, end: u32) -> Vec<(u32, u32)> {
         let s = node.state.lock();
@@ -239,8 +186,56 @@ impl Ext4 {
         let trim = |start, len: u32| Ok(self.port.trim(Lpa(start), len as u64)?);
         self.zero_written(node, size.div_ceil(BS) as u32, u32::MAX, trim)
     }
+}
 
-    pub(crate) fn next_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+impl Space for Ext4 {
+    granary_fs::file_system_lacks!(grow, sweep);
+
+    fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let end = pos + len;
+        let (first, last) = (pos.div_ceil(BS) as u32, (end / BS) as u32);
+        let node = inode.private::<Node>();
+        match how {
+            Allocate::Reserve { .. } => {
+                let holes = self.promise_range(inode, pos, len)?;
+                self.fill_holes(inode, &holes)?;
+            }
+            Allocate::PunchHole => {
+                // What was reserved behind the end stays.
+                let last = last.min(inode.size().div_ceil(BS) as u32);
+                if first < last {
+                    self.punch(inode, first, last)?;
+                }
+            }
+            Allocate::ZeroRange { .. } => {
+                // Dirty pages of the range are about to be dropped: their promises are kept here.
+                let mut holes = if first < last { self.promised(node, first, last) } else { Vec::new() };
+                holes.extend(self.promise_range(inode, pos, len)?);
+                self.forget_written(inode, first, last)?;
+                holes.sort_unstable();
+                self.fill_holes(inode, &holes)?;
+            }
+        }
+        let mut cut = Vec::new();
+        if how.zeroes() {
+            // The pages at the range's edges, which the vfs makes zero in part.
+            for edge in [pos, end] {
+                if edge < inode.size() && self.orders_cut(inode, edge)? {
+                    cut.push((edge / BS) as u32);
+                }
+            }
+        }
+        self.journal.run(INODE, |h| {
+            cut.iter().for_each(|page| h.cut_page(number(inode.ino()), *page));
+            let grown = inode.update(|a| a.allocated(how, end, call.time));
+            if grown {
+                node.state.lock().disksize = end;
+            }
+            self.mark_inode(h, inode)
+        })
+    }
+
+    fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
         let node = inode.private::<Node>();
         let (mut at, end) = blocks_of(pos, inode.size() - pos);
         while at < end {
@@ -254,7 +249,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    pub(crate) fn next_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+    fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
         let node = inode.private::<Node>();
         let (mut at, end) = blocks_of(pos, inode.size() - pos);
         while at < end {
@@ -269,11 +264,34 @@ impl Ext4 {
     }
 
     /// Where the unwritten extent at `pos` ends, or `pos` where there is none.
-    pub(crate) fn unwritten_until(&self, inode: &Inode, pos: u64) -> Result<u64> {
+    fn empty_until(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
         let at = (pos / BS) as u32;
         Ok(match self.map_block(inode.private::<Node>(), at)? {
             Mapping::Mapped { len, unwritten: true, .. } => (at as u64 + len as u64) * BS,
             _ => pos,
         })
+    }
+
+    fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
+        let geo = &self.groups.geo;
+        Ok(StatFs {
+            blocks: geo.blocks,
+            free_blocks: self.groups.space().available(),
+            reserved_blocks: 0,
+            inodes: geo.inodes() as u64,
+            free_inodes: self.groups.free_inodes(),
+        })
+    }
+
+    fn trim(&self, _call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
+        let (mut at, mut told) = (blocks.start, 0);
+        while let Some((start, len)) = self.groups.take_next(at..blocks.end, least, TRIM_RUN)? {
+            let done = self.port.trim(Lpa(start), len).map(|ticket| self.port.wait(ticket));
+            self.groups.put_back(start, len);
+            done?;
+            told += len;
+            at = start + len;
+        }
+        Ok(told)
     }
 }

@@ -32,10 +32,9 @@ use crate::options::DataMode;
 use crate::ranges::Ranges;
 use granary_device::{Structure, Ticket};
 use granary_fs::{Call, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
-use granary_kit::direct;
 use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
-use granary_units::{Dest, Lpa, Page, Payload};
+use granary_units::{Lpa, Page};
 use std::collections::BTreeSet;
 use std::sync::Weak;
 
@@ -58,7 +57,7 @@ pub(crate) fn owner(inode: &Inode) -> Owner<'_> {
 
 /// Data on its way to the drive, and the blocks that are to be marked as written when it is there.
 #[derive(Default)]
-struct Flight {
+pub(crate) struct Flight {
     ticket: Ticket,
     unwritten: Vec<(u32, u32)>,
 }
@@ -121,10 +120,9 @@ impl Ext4 {
     ) -> Result<()> {
         let node = inode.private::<Node>();
         let changed = inode.update(|a| {
-            let changed = end > a.size || a.mtime != call.time || a.ctime != call.time;
-            a.size = a.size.max(end);
-            (a.mtime, a.ctime) = (call.time, call.time);
-            changed
+            let before = *a;
+            a.wrote(end, call.time);
+            *a != before
         });
         let grows = {
             let mut s = node.state.lock();
@@ -146,36 +144,9 @@ impl Ext4 {
         })
     }
 
-    /// Writes pages: in place where they are mapped, else to blocks allocated now.
-    pub(crate) fn write_back(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
-        if self.options.data == DataMode::Journal {
-            return self.journal_pages(inode, pages);
-        }
-        let mut flight = Flight::default();
-        let mut content: Vec<Page> = Vec::with_capacity(pages.len());
-        for run in pages.chunk_by(|a, b| a.index + 1 == b.index) {
-            content.clear();
-            content.extend(run.iter().map(|p| p.page.clone()));
-            self.write_run(inode, run[0].index as u32, &content, &mut flight)?;
-        }
-        self.land(inode, flight)?;
-        let end = pages.last().map_or(0, DirtyPage::end).min(inode.size());
-        let node = inode.private::<Node>();
-        if end <= node.state.lock().disksize {
-            return Ok(());
-        }
-        self.journal.run(INODE, |h| {
-            {
-                let mut s = node.state.lock();
-                s.disksize = s.disksize.max(end);
-            }
-            self.mark_inode(h, inode)
-        })
-    }
-
     /// Puts pages into the journal, each in one handle with its mapping and the size that reaches it, as the kernel's
     /// write path does.
-    fn journal_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
+    pub(crate) fn journal_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
         let node = inode.private::<Node>();
         for page in pages {
             let at = page.index as u32;
@@ -233,7 +204,7 @@ impl Ext4 {
     }
 
     /// Waits for what is in flight; what was mapped as unwritten for it becomes written.
-    fn land(&self, inode: &Inode, flight: Flight) -> Result<()> {
+    pub(crate) fn land(&self, inode: &Inode, flight: Flight) -> Result<()> {
         self.port.wait(flight.ticket);
         for &(first, end) in &flight.unwritten {
             match self.mark_landed(inode, first, end) {
@@ -304,7 +275,13 @@ impl Ext4 {
     }
 
     /// Writes consecutive pages from logical block `first` on; adds what is in flight to `flight`.
-    fn write_run(&self, inode: &Inode, first: u32, pages: &[Page], flight: &mut Flight) -> Result<()> {
+    pub(crate) fn write_run(
+        &self,
+        inode: &Inode,
+        first: u32,
+        pages: &[Page],
+        flight: &mut Flight,
+    ) -> Result<()> {
         let node = inode.private::<Node>();
         let mut done = 0;
         while done < pages.len() {
@@ -476,50 +453,6 @@ impl Ext4 {
         Ok(ticket)
     }
 
-    /// Reads past the page cache.
-    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
-        direct::read(pos, dest, |first, out| self.read_run(inode, first, out))
-    }
-
-    /// Writes past the page cache: blocks are allocated at once. A file that grows is on the orphan list meanwhile,
-    /// so that recovery cuts off blocks behind its end.
-    pub(crate) fn write_past(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        pos: u64,
-        data: Payload<'_>,
-    ) -> Result<()> {
-        if data.is_empty() {
-            return Ok(());
-        }
-        let (len, old_size) = (data.len() as u64, inode.size());
-        self.promise_range(inode, pos, len)?;
-        let (first, end) = blocks_of(pos, len);
-        let read = |block, page: &mut [Page]| self.read_run(inode, block, page);
-        let pages = direct::merged(pos, data, old_size, read)?;
-        let grows = pos + len > old_size;
-        if grows {
-            self.journal.run(INODE, |h| {
-                self.orphan_add(h, number(inode.ino()))?;
-                self.mark_inode(h, inode)
-            })?;
-        }
-        let mut flight = Flight::default();
-        let written = self.write_run(inode, first, &pages, &mut flight);
-        let landed = self.land(inode, flight);
-        match written.and(landed) {
-            Ok(()) => self.stamp_write(call, inode, pos + len, true, grows && inode.attr().nlink > 0),
-            Err(e) => {
-                self.drop_promises_range(inode, first, end);
-                if grows {
-                    self.cut(inode, old_size)?;
-                }
-                Err(e)
-            }
-        }
-    }
-
     pub(crate) fn drop_promises_range(&self, inode: &Inode, first: u32, end: u32) {
         let mut s = inode.private::<Node>().state.lock();
         let n = s.delayed.remove(first, end) as u64;
@@ -575,10 +508,7 @@ impl Ext4 {
     /// Changes attributes; with a size, frees what lies behind it.
     pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let shrinks = set.size.is_some_and(|size| size < inode.size() || size == 0);
-        if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
-            return Err(FsError::TooBig);
-        }
-        let cut = match set.size.filter(|_| shrinks && inode.attr().kind == FileKind::File) {
+        let cut = match set.size.filter(|_| shrinks) {
             Some(size) if self.orders_cut(inode, size)? => Some((size / BS) as u32),
             _ => None,
         };

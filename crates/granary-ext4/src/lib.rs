@@ -20,15 +20,16 @@
 
 mod alloc;
 mod check;
+mod data;
 mod dir;
 mod entry;
 mod extents;
 mod fallocate;
 mod file;
-mod fs;
 mod geometry;
 mod journal;
 pub mod layout;
+mod life;
 mod mbcache;
 mod mkfs;
 mod mount;

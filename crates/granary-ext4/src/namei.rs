@@ -5,16 +5,19 @@
 
 use crate::Ext4;
 use crate::extents::Owner;
-use crate::fs::LINK_MAX;
 use crate::journal::Handle;
 use crate::layout::dirent;
 use crate::layout::htree::name_hash;
 use crate::layout::inode::{EXTENTS, ROOT_INO, ROOT_SIZE, RawInode};
+use crate::life::LINK_MAX;
 use crate::node::{self, Node, number, show_blocks};
 use granary_device::Structure;
-use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
+use granary_fs::{
+    Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Loaded, Names, NewNode, Rename, Result,
+};
 use granary_kit::work::Kind;
 use granary_sim::costs;
+use granary_units::Lpa;
 use std::sync::Arc;
 
 /// Credits of an operation on names: entries in two directories, each perhaps with a leaf and two index levels
@@ -109,7 +112,7 @@ impl Ext4 {
                 return Ok(Created { ino: Ino(place.ino as u64), loaded });
             }
             dir.update(|a| {
-                (a.mtime, a.ctime) = (call.time, call.time);
+                a.modified(call.time);
                 if is_dir {
                     gain_subdir(a);
                 }
@@ -164,76 +167,15 @@ impl Ext4 {
         Ok(Loaded { attr, private: Arc::new(node) })
     }
 
-    pub(crate) fn add_link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        self.transaction(NAMES, |h| {
-            h.work(Kind::Link.inodes());
-            self.dir_insert(h, dir, name, number(inode.ino()), inode.attr().kind)?;
-            let before = inode.update(|a| {
-                a.ctime = call.time;
-                a.nlink += 1;
-                a.nlink - 1
-            });
-            if before == 0 {
-                self.orphan_del(h, number(inode.ino()))?;
-            }
-            dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
-            self.mark_inode(h, inode)?;
-            self.mark_inode(h, dir)
-        })
-    }
-
     /// An inode loses the name that counted: on the orphan list with its last.
     fn drop_link(&self, h: &mut Handle<'_>, call: &Call<'_>, inode: &Inode) -> Result<()> {
-        let left = inode.update(|a| {
-            a.ctime = call.time;
-            a.nlink = a.links_left();
-            a.nlink
-        });
-        if left == 0 {
+        if inode.update(|a| a.unlinked(call.time)) == 0 {
             self.orphan_add(h, number(inode.ino()))?;
         }
         self.mark_inode(h, inode)
     }
 
-    pub(crate) fn remove_name(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        self.transaction(NAMES, |h| {
-            h.work(Kind::Unlink.inodes());
-            self.dir_remove(h, dir, name)?;
-            let is_dir = inode.attr().kind == FileKind::Dir;
-            dir.update(|a| {
-                (a.mtime, a.ctime) = (call.time, call.time);
-                if is_dir {
-                    lose_subdir(a);
-                }
-            });
-            self.mark_inode(h, dir)?;
-            self.drop_link(h, call, inode)
-        })
-    }
-
-    pub(crate) fn move_name(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
-        self.transaction(NAMES, |h| {
-            h.work(Kind::Rename.inodes());
-            if r.exchange {
-                return self.exchange(h, call, r);
-            }
-            let kind = r.inode.attr().kind;
-            match r.target {
-                Some(_) => self.dir_repoint(h, r.to_dir, r.to, r.inode)?,
-                None => self.dir_insert(h, r.to_dir, r.to, number(r.inode.ino()), kind)?,
-            }
-            self.dir_remove(h, r.from_dir, r.from)?;
-            self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
-            count_moved(r);
-            if let Some(target) = r.target {
-                self.drop_link(h, call, target)?;
-            }
-            self.stamp_renamed(h, call, &[r.inode], r)
-        })
-    }
-
-    fn exchange(&self, h: &mut Handle<'_>, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
-        let target = r.target.ok_or(FsError::NoEntry)?;
+    fn exchange(&self, h: &mut Handle<'_>, call: &Call<'_>, r: &Rename<'_>, target: &Inode) -> Result<()> {
         self.dir_repoint(h, r.to_dir, r.to, r.inode)?;
         self.dir_repoint(h, r.from_dir, r.from, target)?;
         self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
@@ -258,13 +200,13 @@ impl Ext4 {
         r: &Rename<'_>,
     ) -> Result<()> {
         for inode in moved {
-            inode.update(|a| a.ctime = call.time);
+            inode.update(|a| a.changed(call.time));
             self.mark_inode(h, inode)?;
         }
-        r.from_dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
+        r.from_dir.update(|a| a.modified(call.time));
         self.mark_inode(h, r.from_dir)?;
         if r.from_dir.ino() != r.to_dir.ino() {
-            r.to_dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
+            r.to_dir.update(|a| a.modified(call.time));
             self.mark_inode(h, r.to_dir)?;
         }
         Ok(())
@@ -329,6 +271,107 @@ impl Ext4 {
                 raw.seal(ino);
             })?;
             self.groups.free_inode(h, ino, is_dir)
+        })
+    }
+}
+
+impl Names for Ext4 {
+    fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        self.dir_lookup(dir, name)
+    }
+
+    fn readdir(
+        &self,
+        _call: &Call<'_>,
+        dir: &Inode,
+        from: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.dir_read(dir, from, emit)
+    }
+
+    fn dir_end(&self, _dir: &Inode) -> u64 {
+        // Positions are hashes: half of the new names come before the place that was reached.
+        u64::MAX
+    }
+
+    fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
+        self.dir_parent(dir)
+    }
+
+    fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {
+        self.dir_is_empty(dir)
+    }
+
+    fn readlink(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
+        let (node, len) = (inode.private::<Node>(), inode.size() as usize);
+        if len < crate::layout::inode::ROOT_SIZE {
+            return Ok(node.state.lock().root[..len].to_vec());
+        }
+        if len > crate::layout::BLOCK_SIZE {
+            return Err(crate::layout::corrupt(format!("symbolic link of {len} bytes")));
+        }
+        let crate::extents::Mapping::Mapped { start, .. } = self.map_block(node, 0)? else {
+            return Err(crate::layout::corrupt("a long symbolic link has no block"));
+        };
+        Ok(self.cache.get(Lpa(start), Structure::Data)?.with(|b| b[..len].to_vec()))
+    }
+
+    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.make(call, dir, Some(name), new)
+    }
+
+    fn create_unnamed(&self, call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.make(call, dir, None, new)
+    }
+
+    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.transaction(NAMES, |h| {
+            h.work(Kind::Link.inodes());
+            self.dir_insert(h, dir, name, number(inode.ino()), inode.attr().kind)?;
+            if inode.update(|a| a.linked(call.time)) == 0 {
+                self.orphan_del(h, number(inode.ino()))?;
+            }
+            dir.update(|a| a.modified(call.time));
+            self.mark_inode(h, inode)?;
+            self.mark_inode(h, dir)
+        })
+    }
+
+    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.transaction(NAMES, |h| {
+            h.work(Kind::Unlink.inodes());
+            self.dir_remove(h, dir, name)?;
+            let is_dir = inode.attr().kind == FileKind::Dir;
+            dir.update(|a| {
+                a.modified(call.time);
+                if is_dir {
+                    lose_subdir(a);
+                }
+            });
+            self.mark_inode(h, dir)?;
+            self.drop_link(h, call, inode)
+        })
+    }
+
+    fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
+        self.transaction(NAMES, |h| {
+            h.work(Kind::Rename.inodes());
+            if let Some(target) = r.exchanged() {
+                return self.exchange(h, call, r, target);
+            }
+            let kind = r.inode.attr().kind;
+            match r.target {
+                Some(_) => self.dir_repoint(h, r.to_dir, r.to, r.inode)?,
+                None => self.dir_insert(h, r.to_dir, r.to, number(r.inode.ino()), kind)?,
+            }
+            self.dir_remove(h, r.from_dir, r.from)?;
+            self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
+            count_moved(r);
+            if let Some(target) = r.target {
+                self.drop_link(h, call, target)?;
+            }
+            self.stamp_renamed(h, call, &[r.inode], r)
         })
     }
 }

@@ -23,7 +23,7 @@ use crate::layout::{corrupt, xattr};
 use crate::mbcache::Known;
 use crate::node::{Node, number, show_blocks};
 use granary_device::Structure;
-use granary_fs::{Call, FsError, Inode, Result};
+use granary_fs::{Attributes, Call, FsError, Inode, Result, SetAttr};
 use granary_kit::{Block, xattr_string};
 use granary_sim::costs;
 use granary_units::Lpa;
@@ -56,52 +56,6 @@ impl Ext4 {
         let block = self.cache.get(Lpa(lba), Structure::Inode)?;
         let says = block.with(|b| xattr::read(b, lba, ino))?;
         Ok((block, says))
-    }
-
-    pub(crate) fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (own, other) = self.xattrs(inode)?;
-        let value = xattr_string::get(&own, name).or_else(|| xattr_string::get(&other, name));
-        Ok(value.map(<[u8]>::to_vec))
-    }
-
-    pub(crate) fn list_xattrs(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-        let (own, other) = self.xattrs(inode)?;
-        let mut names = xattr_string::names(&own);
-        names.extend(xattr_string::names(&other));
-        Ok(names)
-    }
-
-    pub(crate) fn set_xattr(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        name: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<()> {
-        let (own, before) = self.xattrs(inode)?;
-        let (own, other) = (xattr_string::set(&own, name, None), xattr_string::set(&before, name, None));
-        let place = |string: &[u8]| xattr_string::set(string, name, value);
-        let (own, other) = match value.map(|v| xattr_string::entry_len(name, v)) {
-            None => (own, other),
-            Some(len) if own.len() + len <= XATTR_ROOM => (place(&own), other),
-            Some(len) if other.len() + len <= xattr::ROOM => (own, place(&other)),
-            Some(_) => return Err(FsError::NoSpace),
-        };
-        let other = xattr_string::ordered(&other);
-        let node = inode.private::<Node>();
-        self.transaction(XATTR, |h| {
-            h.work(costs().xattr_update);
-            if other != before {
-                self.place_xattrs(h, inode, &other)?;
-            }
-            {
-                let mut s = node.state.lock();
-                s.xattrs.clone_from(&own);
-                show_blocks(inode, &s);
-            }
-            inode.update(|a| a.ctime = call.time);
-            self.mark_inode(h, inode)
-        })
     }
 
     /// Gives the inode a block with `string` (none where it is empty). The caller marks the inode.
@@ -193,5 +147,60 @@ impl Ext4 {
         s.xattr_block = 0;
         s.blocks -= 1;
         Ok(())
+    }
+}
+
+impl Attributes for Ext4 {
+    fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.set_attributes(call, inode, set)
+    }
+
+    fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        inode.update(|a| a.accessed(call.time));
+        self.journal.run(2, |h| self.mark_inode(h, inode))
+    }
+
+    fn getxattr(&self, _call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (own, other) = self.xattrs(inode)?;
+        let value = xattr_string::get(&own, name).or_else(|| xattr_string::get(&other, name));
+        Ok(value.map(<[u8]>::to_vec))
+    }
+
+    fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let (own, before) = self.xattrs(inode)?;
+        let (own, other) = (xattr_string::set(&own, name, None), xattr_string::set(&before, name, None));
+        let place = |string: &[u8]| xattr_string::set(string, name, value);
+        let (own, other) = match value.map(|v| xattr_string::entry_len(name, v)) {
+            None => (own, other),
+            Some(len) if own.len() + len <= XATTR_ROOM => (place(&own), other),
+            Some(len) if other.len() + len <= xattr::ROOM => (own, place(&other)),
+            Some(_) => return Err(FsError::NoSpace),
+        };
+        let other = xattr_string::ordered(&other);
+        let node = inode.private::<Node>();
+        self.transaction(XATTR, |h| {
+            h.work(costs().xattr_update);
+            if other != before {
+                self.place_xattrs(h, inode, &other)?;
+            }
+            {
+                let mut s = node.state.lock();
+                s.xattrs.clone_from(&own);
+                show_blocks(inode, &s);
+            }
+            inode.update(|a| a.changed(call.time));
+            self.mark_inode(h, inode)
+        })
+    }
+
+    fn listxattr(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        let (own, other) = self.xattrs(inode)?;
+        let mut names = xattr_string::names(&own);
+        names.extend(xattr_string::names(&other));
+        Ok(names)
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        inode.private::<Node>().state.lock().generation
     }
 }

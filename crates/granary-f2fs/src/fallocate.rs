@@ -19,41 +19,12 @@ use crate::layout::node::{NODE_ADDRS, addr, addr_at};
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::tree::Dnode;
-use granary_fs::{Allocate, Call, FileKind, FsError, Inode, Result};
+use granary_fs::{Allocate, Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};
 use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use std::ops::Range;
 
 impl F2fs {
-    pub(crate) fn change_space(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        how: Allocate,
-        pos: u64,
-        len: u64,
-    ) -> Result<()> {
-        if inode.view(|a| a.kind) != FileKind::File {
-            return Err(FsError::Invalid);
-        }
-        let (own, end) = (node(inode), pos + len);
-        {
-            let _op = self.op()?;
-            let _lock = self.inode_lock(own.ino);
-            let before = own.state.lock().blocks;
-            let changed = self.convert_inline(own).and_then(|()| self.change_pointers(own, how, pos, len));
-            self.counted(inode, before);
-            changed?;
-            let grown = inode.update(|a| a.allocated(how, end, call.time));
-            if grown {
-                own.state.lock().disksize = end;
-            }
-            self.mark_inode(inode, true);
-        }
-        cpu(costs().extent_alloc + costs().extent_update + Kind::Allocate.inodes());
-        Ok(())
-    }
-
     fn change_pointers(&self, own: &Node, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let (first, end) = blocks_of(pos, len);
         let whole = pos.div_ceil(BS)..(pos + len) / BS;
@@ -137,14 +108,6 @@ impl F2fs {
         Ok(())
     }
 
-    pub(crate) fn next_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
-        self.find_block(inode, pos, |a| a != NULL_ADDR)
-    }
-
-    pub(crate) fn next_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
-        Ok(self.find_block(inode, pos, |a| a == NULL_ADDR)?.unwrap_or(inode.size()))
-    }
-
     /// Whether the byte at `pos` lies in a block that the file has, reserved or written (`truncate_partial_data_page`); inline
     /// content is in none.
     pub(crate) fn has_block(&self, inode: &Inode, pos: u64) -> Result<bool> {
@@ -182,5 +145,60 @@ impl F2fs {
             }
         }
         Ok(None)
+    }
+}
+
+impl Space for F2fs {
+    granary_fs::file_system_lacks!(empty_until, grow);
+
+    fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let (own, end) = (node(inode), pos + len);
+        {
+            let _op = self.op()?;
+            let _lock = self.inode_lock(own.ino);
+            let before = own.state.lock().blocks;
+            let changed = self.convert_inline(own).and_then(|()| self.change_pointers(own, how, pos, len));
+            self.counted(inode, before);
+            changed?;
+            let grown = inode.update(|a| a.allocated(how, end, call.time));
+            if grown {
+                own.state.lock().disksize = end;
+            }
+            self.mark_inode(inode, true);
+        }
+        cpu(costs().extent_alloc + costs().extent_update + Kind::Allocate.inodes());
+        Ok(())
+    }
+
+    fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.find_block(inode, pos, |a| a != NULL_ADDR)
+    }
+
+    fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        Ok(self.find_block(inode, pos, |a| a == NULL_ADDR)?.unwrap_or(inode.size()))
+    }
+
+    fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
+        let s = *self.space.lock();
+        let free_blocks = s.user.saturating_sub(s.valid);
+        let nids = (self.geo.nids() - crate::layout::node::FIRST_NID) as u64;
+        // The kernel says how many there could be on an empty drive, so that whatever takes blocks seems to take inodes.
+        let free_inodes = (nids.saturating_sub(s.nodes as u64)).min(free_blocks);
+        let inodes = s.inodes as u64 + free_inodes;
+        // A block of nodes names so many of data: what is offered can be filled.
+        let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_ADDRS as u64);
+        Ok(StatFs { blocks: s.user, free_blocks, reserved_blocks, inodes, free_inodes })
+    }
+
+    fn trim(&self, _call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
+        // All that is dead and no checkpoint needs; which part of the drive it is in makes no difference to it.
+        let _ = blocks;
+        let before = self.stats.lock().discarded;
+        while self.discard_some(64, least.try_into().unwrap_or(u32::MAX)) == 64 {}
+        Ok(self.stats.lock().discarded - before)
+    }
+
+    fn sweep(&self, _call: &Call<'_>, _sweep: &Sweep) -> Result<Swept> {
+        self.sweep_all()
     }
 }

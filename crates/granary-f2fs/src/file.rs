@@ -20,17 +20,16 @@ use crate::tree::Dnode;
 use crate::{F2fs, InPlace};
 use granary_device::{Structure, Ticket};
 use granary_fs::{Call, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
-use granary_kit::direct;
 use granary_kit::work::Kind;
 use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu, now};
-use granary_units::{Dest, Lpa, Page, Payload};
+use granary_units::{Lpa, Page};
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) const BS: u64 = BLOCK_SIZE as u64;
 
 /// A block that gets a new place.
-struct Moved {
+pub(crate) struct Moved {
     d: Dnode,
     old: u32,
     new: u32,
@@ -48,7 +47,7 @@ impl F2fs {
     }
 
     /// The same for one that writes so many blocks of data to new places.
-    fn op_with(&self, data: usize) -> Result<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn op_with(&self, data: usize) -> Result<RwLockReadGuard<'_, ()>> {
         self.balance(data)?;
         self.busy.store(now().0, Relaxed);
         let guard = self.checkpoint_lock.read();
@@ -144,13 +143,12 @@ impl F2fs {
 
     /// Size and times after pages were dirtied.
     pub(crate) fn stamp_write(&self, call: &Call<'_>, inode: &Inode, end: u64) {
-        let (grows, stamps) = inode.update(|a| {
-            let change = (end > a.size, a.mtime != call.time || a.ctime != call.time);
-            a.size = a.size.max(end);
-            (a.mtime, a.ctime) = (call.time, call.time);
-            change
+        let changed = inode.update(|a| {
+            let before = *a;
+            a.wrote(end, call.time);
+            *a != before
         });
-        if grows || stamps {
+        if changed {
             self.mark_inode(inode, false);
         }
     }
@@ -182,15 +180,14 @@ impl F2fs {
         s.valid * 100 > s.user * 70
     }
 
-    /// Writes dirty pages; they are on the drive on return, and pointed to.
-    pub(crate) fn write_back(&self, inode: &Inode, pages: &[DirtyPage], why: WriteBackCause) -> Result<()> {
-        // Two segments at a time: for so much cleaning makes room (on small drives segments are small).
-        let mut parts = pages.chunks(2 * self.geo.seg_blocks as usize);
-        parts.try_for_each(|part| self.write_part(inode, part, pages.len(), why))
-    }
-
     /// Some of the `all` pages that are to be written.
-    fn write_part(&self, inode: &Inode, pages: &[DirtyPage], all: usize, why: WriteBackCause) -> Result<()> {
+    pub(crate) fn write_part(
+        &self,
+        inode: &Inode,
+        pages: &[DirtyPage],
+        all: usize,
+        why: WriteBackCause,
+    ) -> Result<()> {
         let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return Ok(()) };
         let node = node(inode);
         let in_place = self.in_place(all, why);
@@ -239,7 +236,7 @@ impl F2fs {
     }
 
     /// The processor's part of writing so many runs of blocks: each gets its place, and its addresses change.
-    fn charge_write(&self, runs: usize) {
+    pub(crate) fn charge_write(&self, runs: usize) {
         let c = costs();
         cpu((c.extent_alloc + c.extent_update + Kind::WriteBack.inodes()) * runs as u64);
     }
@@ -252,7 +249,7 @@ impl F2fs {
     }
 
     /// The size on media follows the data.
-    fn grown(&self, inode: &Inode, end: u64, inline: bool) -> Result<()> {
+    pub(crate) fn grown(&self, inode: &Inode, end: u64, inline: bool) -> Result<()> {
         let grows = {
             let mut s = node(inode).state.lock();
             let grows = end > s.disksize;
@@ -269,7 +266,7 @@ impl F2fs {
 
     /// Finds places for consecutive pages.
     #[allow(clippy::too_many_arguments)]
-    fn place_blocks(
+    pub(crate) fn place_blocks(
         &self,
         node: &Node,
         first: u64,
@@ -318,7 +315,7 @@ impl F2fs {
     }
 
     /// Writes and waits, then lets the pointers follow; after an error the new places are free again. `blocks`: by FS_WRITE.
-    fn finish_write(
+    pub(crate) fn finish_write(
         &self,
         node: &Node,
         batch: Batch,
@@ -408,50 +405,8 @@ impl F2fs {
         Ok(ticket)
     }
 
-    /// Reads past the page cache.
-    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
-        direct::read(pos, dest, |first, out| self.read_run(inode, first, out))
-    }
-
-    /// Writes past the page cache: overwrites in place, the rest to the warm log.
-    pub(crate) fn write_past(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        pos: u64,
-        data: Payload<'_>,
-    ) -> Result<()> {
-        if data.is_empty() {
-            return Ok(());
-        }
-        let (len, old_size) = (data.len() as u64, inode.size());
-        let (node, (first, end)) = (node(inode), blocks_of(pos, len));
-        let in_place = self.options.in_place != InPlace::Never;
-        let op = self.op_with(if in_place { 0 } else { (end - first) as usize })?;
-        let lock = self.inode_lock(node.ino);
-        let before = node.state.lock().blocks;
-        let reserved = self.convert_inline(node).and_then(|()| self.reserve_blocks(node, first, end));
-        self.counted(inode, before);
-        reserved?;
-        let read = |block, page: &mut [Page]| self.read_run(inode, block, page);
-        let pages = direct::merged(pos, data, old_size, read)?;
-        let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
-        let log = log::WARM_DATA;
-        let placed = self.place_blocks(node, first, pages.into_iter(), in_place, log, &mut batch, &mut moved);
-        self.spoil(node.ino);
-        self.finish_write(node, batch, moved, placed, None)?;
-        self.stamp_write(call, inode, pos + len);
-        self.grown(inode, pos + len, false)?;
-        drop((lock, op));
-        self.charge_write(1);
-        Ok(())
-    }
-
     /// Changes attributes; with a size, frees what lies behind it.
     pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
-            return Err(FsError::TooBig);
-        }
         let (node, old_size) = (node(inode), inode.size());
         {
             let _op = self.op()?;

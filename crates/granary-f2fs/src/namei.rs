@@ -6,14 +6,17 @@
 use crate::F2fs;
 use crate::dir::make_empty;
 use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
+use crate::layout::dentry::BLOCK;
 use crate::layout::node::{
     ADDRS_AT, COLD, COLD_DATA, Extra, Footer, INLINE_AT, INLINE_BYTES, INLINE_DATA, INLINE_DENTRY,
     LOST_PARENT, encode, set_name,
 };
-use crate::layout::{BLOCK_SIZE, put32};
+use crate::layout::{BLOCK_SIZE, corrupt, put32};
 use crate::node::{Node, node, number};
 use crate::segs::log;
-use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Rename, Result};
+use granary_fs::{
+    Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Names, NewNode, Rename, Result,
+};
 use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use granary_units::Page;
@@ -66,7 +69,7 @@ impl F2fs {
             }
             if name.is_some() {
                 dir.update(|a| {
-                    (a.mtime, a.ctime) = (call.time, call.time);
+                    a.modified(call.time);
                     a.nlink += (new.kind == FileKind::Dir) as u32;
                 });
                 self.mark_inode(dir, true);
@@ -143,35 +146,8 @@ impl F2fs {
         Ok(Node::new(ino, attr, &x))
     }
 
-    pub(crate) fn add_link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        {
-            let _op = self.op()?;
-            self.dir_insert(dir, name, number(inode.ino()), inode.view(|a| a.kind))?;
-            let before = inode.update(|a| {
-                a.ctime = call.time;
-                a.nlink += 1;
-                a.nlink - 1
-            });
-            {
-                let mut s = node(inode).state.lock();
-                s.parent = number(dir.ino());
-                if before == 0 {
-                    // What recovery would enter is the name that it was made with: none.
-                    s.advise |= LOST_PARENT;
-                }
-            }
-            if before == 0 {
-                self.memory.lock().orphans.remove(&number(inode.ino()));
-            }
-            self.mark_inode(inode, true);
-            self.stamp_dir(call, dir);
-        }
-        cpu(Kind::Link.inodes());
-        Ok(())
-    }
-
     fn stamp_dir(&self, call: &Call<'_>, dir: &Inode) {
-        dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
+        dir.update(|a| a.modified(call.time));
         self.mark_inode(dir, true);
     }
 
@@ -184,12 +160,7 @@ impl F2fs {
 
     /// An inode loses the name that counted in `dir`.
     fn drop_link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) {
-        let (left, is_dir) = inode.update(|a| {
-            a.ctime = call.time;
-            let is_dir = a.kind == FileKind::Dir;
-            a.nlink = a.links_left();
-            (a.nlink, is_dir)
-        });
+        let (left, is_dir) = inode.update(|a| (a.unlinked(call.time), a.kind == FileKind::Dir));
         {
             let mut memory = self.memory.lock();
             if left == 0 {
@@ -212,53 +183,6 @@ impl F2fs {
         self.mark_inode(inode, true);
     }
 
-    pub(crate) fn remove_name(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        {
-            let _op = self.op()?;
-            self.orphan_room()?;
-            self.dir_remove(dir, name)?;
-            let is_dir = inode.view(|a| a.kind) == FileKind::Dir;
-            dir.update(|a| a.nlink -= is_dir as u32);
-            self.stamp_dir(call, dir);
-            self.drop_link(call, dir, name, inode);
-        }
-        let last = inode.view(|a| a.nlink == 0);
-        cpu(Kind::Unlink.inodes() + costs().orphan * last as u64);
-        Ok(())
-    }
-
-    pub(crate) fn move_name(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
-        {
-            let _op = self.op()?;
-            self.orphan_room()?;
-            if r.exchange {
-                self.exchange(r)?;
-            } else {
-                let (ino, kind) = (number(r.inode.ino()), r.inode.view(|a| a.kind));
-                match r.target {
-                    Some(_) => self.dir_repoint(r.to_dir, r.to, ino, kind)?,
-                    None => self.dir_insert(r.to_dir, r.to, ino, kind)?,
-                }
-                self.dir_remove(r.from_dir, r.from)?;
-                self.change_parent(r.inode, r.from_dir, r.to_dir)?;
-                if let Some(target) = r.target {
-                    let is_dir = target.view(|a| a.kind) == FileKind::Dir;
-                    r.to_dir.update(|a| a.nlink -= is_dir as u32);
-                    self.drop_link(call, r.to_dir, r.to, target);
-                }
-            }
-            self.note_rename(r);
-            for moved in [Some(r.inode), r.target.filter(|_| r.exchange)].into_iter().flatten() {
-                moved.update(|a| a.ctime = call.time);
-                self.mark_inode(moved, true);
-            }
-            self.stamp_dir(call, r.from_dir);
-            self.stamp_dir(call, r.to_dir);
-        }
-        cpu(Kind::Rename.inodes());
-        Ok(())
-    }
-
     /// Recovery must not enter a later file at either name as if the rename had not been (fsync.rs).
     fn note_rename(&self, r: &Rename<'_>) {
         let (from, to) = ((number(r.from_dir.ino()), r.from), (number(r.to_dir.ino()), r.to));
@@ -274,13 +198,12 @@ impl F2fs {
             _ => memory.given.moved(number(inode.ino()), from, to, inode.view(|a| a.nlink) == 1),
         };
         moved(r.inode, from, to);
-        if let Some(target) = r.target.filter(|_| r.exchange) {
+        if let Some(target) = r.exchanged() {
             moved(target, to, from);
         }
     }
 
-    fn exchange(&self, r: &Rename<'_>) -> Result<()> {
-        let target = r.target.ok_or(FsError::NoEntry)?;
+    fn exchange(&self, r: &Rename<'_>, target: &Inode) -> Result<()> {
         self.dir_repoint(r.to_dir, r.to, number(r.inode.ino()), r.inode.view(|a| a.kind))?;
         self.dir_repoint(r.from_dir, r.from, number(target.ino()), target.view(|a| a.kind))?;
         self.change_parent(r.inode, r.from_dir, r.to_dir)?;
@@ -327,6 +250,126 @@ impl F2fs {
         let c = costs();
         let freed = (c.extent_free + c.extent_update) * (inode.view(|a| a.blocks) > 0) as u64;
         cpu(Kind::End.inodes() + c.orphan + c.inode_free + freed);
+        Ok(())
+    }
+}
+
+impl Names for F2fs {
+    fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        self.dir_lookup(dir, name)
+    }
+
+    fn readdir(
+        &self,
+        _call: &Call<'_>,
+        dir: &Inode,
+        from: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.dir_read(dir, from, emit)
+    }
+
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        // Positions are slots; those of entries in the inode are fewer than a block has.
+        dir.size().div_ceil(BLOCK_SIZE as u64).max(1) * BLOCK.slots as u64
+    }
+
+    fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
+        Ok(Ino(node(dir).state.lock().parent as u64))
+    }
+
+    fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {
+        self.dir_is_empty(dir)
+    }
+
+    fn readlink(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
+        let (node, len) = (node(inode), inode.size() as usize);
+        if len > BLOCK_SIZE {
+            return Err(corrupt(format!("symbolic link of {len} bytes")));
+        }
+        if node.state.lock().is_inline() {
+            return Ok(self.inode_node(node.ino)?.with(|b| b[INLINE_AT..INLINE_AT + len].to_vec()));
+        }
+        let mut page = [Page::ZERO];
+        self.read_run(inode, 0, &mut page)?;
+        Ok(page[0].to_bytes()[..len].to_vec())
+    }
+
+    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.make(call, dir, Some(name), new)
+    }
+
+    fn create_unnamed(&self, call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.make(call, dir, None, new)
+    }
+
+    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        {
+            let _op = self.op()?;
+            self.dir_insert(dir, name, number(inode.ino()), inode.view(|a| a.kind))?;
+            let before = inode.update(|a| a.linked(call.time));
+            {
+                let mut s = node(inode).state.lock();
+                s.parent = number(dir.ino());
+                if before == 0 {
+                    // What recovery would enter is the name that it was made with: none.
+                    s.advise |= LOST_PARENT;
+                }
+            }
+            if before == 0 {
+                self.memory.lock().orphans.remove(&number(inode.ino()));
+            }
+            self.mark_inode(inode, true);
+            self.stamp_dir(call, dir);
+        }
+        cpu(Kind::Link.inodes());
+        Ok(())
+    }
+
+    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        {
+            let _op = self.op()?;
+            self.orphan_room()?;
+            self.dir_remove(dir, name)?;
+            let is_dir = inode.view(|a| a.kind) == FileKind::Dir;
+            dir.update(|a| a.nlink -= is_dir as u32);
+            self.stamp_dir(call, dir);
+            self.drop_link(call, dir, name, inode);
+        }
+        let last = inode.view(|a| a.nlink == 0);
+        cpu(Kind::Unlink.inodes() + costs().orphan * last as u64);
+        Ok(())
+    }
+
+    fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
+        {
+            let _op = self.op()?;
+            self.orphan_room()?;
+            if let Some(target) = r.exchanged() {
+                self.exchange(r, target)?;
+            } else {
+                let (ino, kind) = (number(r.inode.ino()), r.inode.view(|a| a.kind));
+                match r.target {
+                    Some(_) => self.dir_repoint(r.to_dir, r.to, ino, kind)?,
+                    None => self.dir_insert(r.to_dir, r.to, ino, kind)?,
+                }
+                self.dir_remove(r.from_dir, r.from)?;
+                self.change_parent(r.inode, r.from_dir, r.to_dir)?;
+                if let Some(target) = r.target {
+                    let is_dir = target.view(|a| a.kind) == FileKind::Dir;
+                    r.to_dir.update(|a| a.nlink -= is_dir as u32);
+                    self.drop_link(call, r.to_dir, r.to, target);
+                }
+            }
+            self.note_rename(r);
+            for moved in [Some(r.inode), r.exchanged()].into_iter().flatten() {
+                moved.update(|a| a.changed(call.time));
+                self.mark_inode(moved, true);
+            }
+            self.stamp_dir(call, r.from_dir);
+            self.stamp_dir(call, r.to_dir);
+        }
+        cpu(Kind::Rename.inodes());
         Ok(())
     }
 }

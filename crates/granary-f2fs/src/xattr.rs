@@ -15,7 +15,7 @@ use crate::cache::Entry;
 use crate::layout::node::{Footer, XATTR_PLACE};
 use crate::layout::xattr;
 use crate::node::{Node, node};
-use granary_fs::{Call, FsError, Inode, Result};
+use granary_fs::{Attributes, Call, FsError, Inode, Result, SetAttr};
 use granary_kit::xattr_string;
 use granary_sim::{costs, cpu};
 use std::sync::Arc;
@@ -30,45 +30,6 @@ impl F2fs {
     pub(crate) fn xattr_node(&self, own: &Node) -> Result<Option<Arc<Entry>>> {
         let nid = own.state.lock().xattr;
         if nid == 0 { Ok(None) } else { self.node(own.ino, nid).map(Some) }
-    }
-
-    pub(crate) fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let string = self.xattrs(node(inode))?;
-        Ok(xattr_string::get(&string, name).map(<[u8]>::to_vec))
-    }
-
-    pub(crate) fn list_xattrs(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-        Ok(xattr_string::names(&self.xattrs(node(inode))?))
-    }
-
-    pub(crate) fn set_xattr(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        name: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<()> {
-        let own = node(inode);
-        {
-            let _op = self.op()?;
-            let _lock = self.inode_lock(own.ino);
-            let string = xattr_string::set(&self.xattrs(own)?, name, value);
-            if string.len() > xattr::ROOM {
-                return Err(FsError::TooLong);
-            }
-            let before = own.state.lock().blocks;
-            let placed = self.place_xattrs(own, xattr::needs_node(&string));
-            self.counted(inode, before);
-            if let Some(other) = placed? {
-                self.nodes.change(&other, |b| xattr::write_node(b, &string));
-            }
-            let entry = self.inode_node(own.ino)?;
-            self.nodes.change(&entry, |b| xattr::write_inline(b, own.ino, &string));
-            inode.update(|a| a.ctime = call.time);
-            self.mark_inode(inode, true);
-        }
-        cpu(costs().xattr_update);
-        Ok(())
     }
 
     /// Makes or frees the node, as needed; returns it. Under the inode lock.
@@ -92,5 +53,54 @@ impl F2fs {
             }
             (entry, _) => Ok(entry),
         }
+    }
+}
+
+impl Attributes for F2fs {
+    fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.set_attributes(call, inode, set)
+    }
+
+    fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        inode.update(|a| a.accessed(call.time));
+        self.mark_inode(inode, false);
+        Ok(())
+    }
+
+    fn getxattr(&self, _call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let string = self.xattrs(node(inode))?;
+        Ok(xattr_string::get(&string, name).map(<[u8]>::to_vec))
+    }
+
+    fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let own = node(inode);
+        {
+            let _op = self.op()?;
+            let _lock = self.inode_lock(own.ino);
+            let string = xattr_string::set(&self.xattrs(own)?, name, value);
+            if string.len() > xattr::ROOM {
+                return Err(FsError::TooLong);
+            }
+            let before = own.state.lock().blocks;
+            let placed = self.place_xattrs(own, xattr::needs_node(&string));
+            self.counted(inode, before);
+            if let Some(other) = placed? {
+                self.nodes.change(&other, |b| xattr::write_node(b, &string));
+            }
+            let entry = self.inode_node(own.ino)?;
+            self.nodes.change(&entry, |b| xattr::write_inline(b, own.ino, &string));
+            inode.update(|a| a.changed(call.time));
+            self.mark_inode(inode, true);
+        }
+        cpu(costs().xattr_update);
+        Ok(())
+    }
+
+    fn listxattr(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        Ok(xattr_string::names(&self.xattrs(node(inode))?))
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).state.lock().generation
     }
 }

@@ -162,7 +162,53 @@ impl Attr {
         }
         self.mtime = set.mtime.unwrap_or(self.mtime);
         self.flags = set.flags.unwrap_or(self.flags);
+        self.changed(now);
+    }
+
+    /// These attributes after `change`.
+    #[must_use]
+    pub fn with<T>(mut self, change: impl FnOnce(&mut Attr) -> T) -> Attr {
+        change(&mut self);
+        self
+    }
+
+    /// Its content changed at `now`; of a directory, its entries.
+    pub fn modified(&mut self, now: Time) {
+        (self.mtime, self.ctime) = (now, now);
+    }
+
+    /// Its attributes changed at `now`, or it got another name.
+    pub fn changed(&mut self, now: Time) {
         self.ctime = now;
+    }
+
+    /// It was read at `now`.
+    pub fn accessed(&mut self, now: Time) {
+        self.atime = now;
+    }
+
+    /// Bytes up to `end` were written at `now`; whether the file grew.
+    pub fn wrote(&mut self, end: u64, now: Time) -> bool {
+        let grows = end > self.size;
+        self.size = self.size.max(end);
+        self.modified(now);
+        grows
+    }
+
+    /// It gets one more name at `now`; says how many it had.
+    pub fn linked(&mut self, now: Time) -> u32 {
+        let before = self.nlink;
+        // The count on media may be anything.
+        self.nlink = before.saturating_add(1);
+        self.changed(now);
+        before
+    }
+
+    /// It loses a name at `now`; says how many are left.
+    pub fn unlinked(&mut self, now: Time) -> u32 {
+        self.nlink = self.links_left();
+        self.changed(now);
+        self.nlink
     }
 
     /// The links left when one name goes; a directory's "." goes with it.
@@ -177,7 +223,7 @@ impl Attr {
         if grows {
             self.size = end;
         }
-        (self.mtime, self.ctime) = (now, now);
+        self.modified(now);
         grows
     }
 }

@@ -114,7 +114,7 @@ impl Attributes for HostDir {
 
     /// In memory only: the host moves its own by its own rules.
     fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
-        inode.update(|a| a.atime = call.time);
+        inode.update(|a| a.accessed(call.time));
         Ok(())
     }
 

@@ -8,14 +8,14 @@
 //!
 //! The vfs counts pages as clean when they are staged. Until a log has them readers get them from here, so nobody sees old content.
 
-use crate::Nilfs2;
 use crate::dat::Virtual;
 use crate::layout::BLOCK_SIZE;
 use crate::log::Kind;
 use crate::space::Want;
 use crate::state::{Node, Promise, State};
+use crate::{Held, Nilfs2};
 use granary_device::Structure;
-use granary_fs::{Call, DirtyPage, FsError, Inode, Result, SetAttr};
+use granary_fs::{Attributes, Call, Data, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use granary_kit::work::Kind as Work;
 use granary_sim::{costs, cpu, now};
 use granary_units::Page;
@@ -118,54 +118,6 @@ impl Nilfs2 {
         }
     }
 
-    /// Size and times after pages were dirtied.
-    pub(crate) fn stamp_write(&self, call: &Call<'_>, inode: &Inode, end: u64) -> Result<()> {
-        self.operate(|s| {
-            let grew = inode.update(|a| {
-                let grew = end > a.size;
-                a.size = a.size.max(end);
-                (a.mtime, a.ctime) = (call.time, call.time);
-                grew
-            });
-            s.note(inode);
-            s.held(inode.ino().0)?.grew |= grew;
-            Ok(())
-        })
-    }
-
-    /// Stages dirty pages.
-    pub(crate) fn stage(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
-        let Some(last) = pages.last() else { return Ok(()) };
-        let ino = inode.ino().0;
-        self.operate(|s| {
-            let blocks = |s: &mut State| -> Result<bool> {
-                let State { nodes, dat, .. } = s;
-                let node = nodes.get_mut(&ino).ok_or(FsError::Stale)?;
-                let mut from = Virtual { media: &self.media, dat };
-                let mut new = false;
-                for p in pages {
-                    new |= node.file.tree.lookup(p.index, &mut from)?.is_none();
-                }
-                Ok(new)
-            };
-            let new = blocks(s)?;
-            pages.iter().for_each(|p| s.stage(ino, p.index, p.page.clone()));
-            let end = last.end().min(inode.size());
-            let node = s.held(ino)?;
-            node.grew |= new || end > node.media_size;
-            node.media_size = node.media_size.max(end);
-            node.attr_dirty |= new;
-            Ok(())
-        })?;
-        cpu(Work::WriteBack.inodes());
-        // Memory is not for what the vfs has given up: that much staged data gets its log at once.
-        let limit = 4 * self.options.watermark as u64;
-        if self.state.lock().pending > limit {
-            self.construct_if(&mut |s| (s.pending > limit).then_some(Kind::Full))?;
-        }
-        Ok(())
-    }
-
     /// Reads consecutive pages; holes are zeros. Takes no lock while it reads: where segments were taken again meanwhile, or old
     /// addresses ended, what was looked up may name something else, so everything is read once more.
     pub(crate) fn read_run(&self, ino: u64, first: u64, out: &mut [Page]) -> Result<()> {
@@ -203,30 +155,6 @@ impl Nilfs2 {
         }
     }
 
-    /// Changes attributes; with a size, frees what lies behind it.
-    pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
-            return Err(FsError::TooBig);
-        }
-        let (ino, old) = (inode.ino().0, inode.size());
-        self.space_for(Want::Free, 0, 0, 2)?;
-        self.operate(|s| {
-            if let Some(size) = set.size {
-                s.cut(ino, size.div_ceil(BS), &self.media)?;
-                let node = s.held(ino)?;
-                node.media_size = size;
-            }
-            s.held(ino)?.needs_root = true;
-            inode.update(|a| a.set(set, call.time));
-            s.misc += 1;
-            s.note(inode);
-            Ok(())
-        })?;
-        let kind = if set.size.is_some_and(|size| size < old) { Work::Truncate } else { Work::Attributes };
-        cpu(kind.inodes() + costs().inode_dirty);
-        Ok(())
-    }
-
     /// Whether a page that is cut has to be written again (`block_truncate_page` makes it dirty).
     pub(crate) fn has_block(&self, ino: u64, size: u64) -> Result<bool> {
         if size.is_multiple_of(BS) {
@@ -257,5 +185,115 @@ impl Nilfs2 {
         if !self.recovering.load(Relaxed) {
             self.daemons.lock().iter().take(1).for_each(|d| d.kick());
         }
+    }
+}
+
+impl Data for Nilfs2 {
+    // As in the kernel direct writes go through the page cache.
+    granary_fs::file_system_lacks!(direct, flush_on_close);
+
+    fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        self.read_run(inode.ino().0, first, out)
+    }
+
+    fn reserve(&self, _call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        self.promise(inode, pos, len)
+    }
+
+    /// Size and times after pages were dirtied.
+    fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        let end = pos + len;
+        self.operate(|s| {
+            let grew = inode.update(|a| a.wrote(end, call.time));
+            s.note(inode);
+            s.held(inode.ino().0)?.grew |= grew;
+            Ok(())
+        })
+    }
+
+    /// Stages dirty pages.
+    fn write_pages(
+        &self,
+        _call: &Call<'_>,
+        inode: &Inode,
+        pages: &[DirtyPage],
+        _why: WriteBackCause,
+    ) -> Result<()> {
+        let Some(last) = pages.last() else { return Ok(()) };
+        let ino = inode.ino().0;
+        self.operate(|s| {
+            let blocks = |s: &mut State| -> Result<bool> {
+                let State { nodes, dat, .. } = s;
+                let node = nodes.get_mut(&ino).ok_or(FsError::Stale)?;
+                let mut from = Virtual { media: &self.media, dat };
+                let mut new = false;
+                for p in pages {
+                    new |= node.file.tree.lookup(p.index, &mut from)?.is_none();
+                }
+                Ok(new)
+            };
+            let new = blocks(s)?;
+            pages.iter().for_each(|p| s.stage(ino, p.index, p.page.clone()));
+            let end = last.end().min(inode.size());
+            let node = s.held(ino)?;
+            node.grew |= new || end > node.media_size;
+            node.media_size = node.media_size.max(end);
+            node.attr_dirty |= new;
+            Ok(())
+        })?;
+        cpu(Work::WriteBack.inodes());
+        // Memory is not for what the vfs has given up: that much staged data gets its log at once.
+        let limit = 4 * self.options.watermark as u64;
+        if self.state.lock().pending > limit {
+            self.construct_if(&mut |s| (s.pending > limit).then_some(Kind::Full))?;
+        }
+        Ok(())
+    }
+
+    fn fsync(&self, _call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
+        self.sync_inode(inode, data_only)
+    }
+
+    fn rewrites_cut_page(&self, _call: &Call<'_>, inode: &Inode, size: u64) -> Result<bool> {
+        self.has_block(inode.ino().0, size)
+    }
+}
+
+impl Attributes for Nilfs2 {
+    granary_fs::file_system_lacks!(xattrs);
+
+    /// Changes attributes; with a size, frees what lies behind it.
+    fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let (ino, old) = (inode.ino().0, inode.size());
+        self.space_for(Want::Free, 0, 0, 2)?;
+        self.operate(|s| {
+            if let Some(size) = set.size {
+                s.cut(ino, size.div_ceil(BS), &self.media)?;
+                let node = s.held(ino)?;
+                node.media_size = size;
+            }
+            s.held(ino)?.needs_root = true;
+            inode.update(|a| a.set(set, call.time));
+            s.misc += 1;
+            s.note(inode);
+            Ok(())
+        })?;
+        let kind = if set.size.is_some_and(|size| size < old) { Work::Truncate } else { Work::Attributes };
+        cpu(kind.inodes() + costs().inode_dirty);
+        Ok(())
+    }
+
+    fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        if self.options.cp.is_none() {
+            inode.update(|a| a.accessed(call.time));
+            // Readers do not wait for logs: the next one has it, or the one after.
+            self.state.lock().note(inode);
+            self.kick();
+        }
+        Ok(())
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        inode.private::<Held>().generation
     }
 }

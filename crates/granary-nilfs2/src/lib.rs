@@ -27,7 +27,6 @@ mod dat;
 mod dir;
 mod entry;
 mod file;
-mod fs;
 mod geometry;
 mod groups;
 pub mod layout;

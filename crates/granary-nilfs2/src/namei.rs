@@ -2,28 +2,29 @@
 //!
 //! Each operation changes blocks in memory while no log is made, so a checkpoint has all of it or nothing. What can fail comes first.
 
-use crate::Nilfs2;
 use crate::dat::Virtual;
-use crate::layout::dirent;
 use crate::layout::inode::DiskInode;
+use crate::layout::{BLOCK_SIZE, corrupt, dirent};
 use crate::space::Want;
 use crate::state::{INODES, Node, State};
 use crate::tree::Tree;
-use crate::{Held, layout};
-use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
+use crate::{Held, Nilfs2, layout};
+use granary_fs::{
+    Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Loaded, Names, NewNode, Rename, Result,
+};
 use granary_kit::work;
 use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use granary_units::Page;
 use std::sync::Arc;
 
-/// A symbolic link's target is in one block.
-const LONGEST_TARGET: usize = layout::BLOCK_SIZE - 1;
+// A symbolic link's target is in one block.
+const _: () = assert!(granary_fs::PATH_MAX <= layout::BLOCK_SIZE);
 
 impl State {
     /// Directory entries have changed.
     fn stamp_dir(&mut self, call: &Call<'_>, dir: &Inode) {
-        dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
+        dir.update(|a| a.modified(call.time));
         self.note(dir);
         if let Some(node) = self.nodes.get_mut(&dir.ino().0) {
             node.needs_root = true;
@@ -32,7 +33,7 @@ impl State {
 
     /// Names or attributes of an inode have changed.
     fn stamp(&mut self, call: &Call<'_>, inode: &Inode) {
-        inode.update(|a| a.ctime = call.time);
+        inode.update(|a| a.changed(call.time));
         self.note(inode);
         if let Some(node) = self.nodes.get_mut(&inode.ino().0) {
             node.needs_root = true;
@@ -41,11 +42,7 @@ impl State {
 
     /// An inode loses a name.
     fn drop_link(&mut self, call: &Call<'_>, inode: &Inode) {
-        let left = inode.update(|a| {
-            a.nlink = a.links_left();
-            a.nlink
-        });
-        if left == 0 {
+        if inode.update(|a| a.unlinked(call.time)) == 0 {
             self.orphans.insert(inode.ino().0);
         }
         self.stamp(call, inode);
@@ -53,16 +50,89 @@ impl State {
 }
 
 impl Nilfs2 {
-    pub(crate) fn make(
+    /// A free number. Freed ones are still in use in the bitmap until the next log.
+    fn take_ino(&self, s: &mut State) -> Result<u64> {
+        INODES.take(&mut s.ifile, layout::FIRST_INO, &mut Virtual { media: &self.media, dat: &mut s.dat })
+    }
+
+    /// Frees an inode without names.
+    pub(crate) fn end_inode(&self, inode: &Inode) -> Result<()> {
+        let ino = inode.ino().0;
+        self.operate(|s| {
+            s.cut(ino, 0, &self.media)?;
+            s.forget(ino);
+            Ok(())
+        })?;
+        let c = costs();
+        cpu(Kind::End.inodes()
+            + c.inode_free
+            + (c.extent_free + c.extent_update) * (inode.view(|a| a.blocks) > 0) as u64);
+        Ok(())
+    }
+}
+
+/// Directories' links, where directories came and went.
+fn change_links(r: &Rename<'_>, (from, to): (i32, i32)) {
+    r.from_dir.update(|a| a.nlink = a.nlink.saturating_add_signed(from));
+    r.to_dir.update(|a| a.nlink = a.nlink.saturating_add_signed(to));
+}
+
+impl State {
+    /// An inode without blocks is gone.
+    pub fn forget(&mut self, ino: u64) {
+        self.nodes.remove(&ino);
+        self.dirty.remove(&ino);
+        self.promising.remove(&ino);
+        self.orphans.remove(&ino);
+        self.unheld.remove(&ino);
+        self.freeing.insert(ino);
+        self.inodes = self.inodes.saturating_sub(1);
+        self.misc += 1;
+        self.changed();
+    }
+}
+
+impl Names for Nilfs2 {
+    // Linux 6.1 has no `tmpfile` for it.
+    granary_fs::file_system_lacks!(create_unnamed);
+
+    fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        self.dir_lookup(dir, name)
+    }
+
+    fn readdir(
         &self,
-        call: &Call<'_>,
+        _call: &Call<'_>,
         dir: &Inode,
-        name: &[u8],
-        new: &NewNode<'_>,
-    ) -> Result<Created> {
-        if new.target.len() > LONGEST_TARGET {
-            return Err(FsError::NameTooLong);
+        from: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.dir_read(dir, from, emit)
+    }
+
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        dir.size()
+    }
+
+    fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
+        Ok(Ino(self.state.lock().dir_parent(dir.ino().0, &self.media)?))
+    }
+
+    fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {
+        self.dir_is_empty(dir)
+    }
+
+    fn readlink(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
+        let len = inode.size() as usize;
+        if len > BLOCK_SIZE {
+            return Err(corrupt(format!("symbolic link of {len} bytes")));
         }
+        let mut page = [Page::ZERO];
+        self.read_run(inode.ino().0, 0, &mut page)?;
+        Ok(page[0].to_bytes()[..len].to_vec())
+    }
+
+    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         self.room_for_names(Want::Grow, 6)?;
         let is_dir = new.kind == FileKind::Dir;
         let created = self.operate(|s| {
@@ -105,16 +175,11 @@ impl Nilfs2 {
         Ok(created)
     }
 
-    /// A free number. Freed ones are still in use in the bitmap until the next log.
-    fn take_ino(&self, s: &mut State) -> Result<u64> {
-        INODES.take(&mut s.ifile, layout::FIRST_INO, &mut Virtual { media: &self.media, dat: &mut s.dat })
-    }
-
-    pub(crate) fn add_link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.room_for_names(Want::Grow, 4)?;
         self.operate(|s| {
             s.dir_insert(dir, name, inode.ino().0, inode.view(|a| a.kind), &self.media)?;
-            inode.update(|a| a.nlink += 1);
+            inode.update(|a| a.linked(call.time));
             s.stamp(call, inode);
             s.stamp_dir(call, dir);
             Ok(())
@@ -123,7 +188,7 @@ impl Nilfs2 {
         Ok(())
     }
 
-    pub(crate) fn remove_name(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.room_for_names(Want::Free, 4)?;
         let passed = self.operate(|s| {
             let (_, passed) = s.find(dir.ino().0, name, &self.media)?;
@@ -138,7 +203,7 @@ impl Nilfs2 {
         Ok(())
     }
 
-    pub(crate) fn move_name(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
+    fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         self.room_for_names(if r.target.is_some() { Want::Free } else { Want::Grow }, 8)?;
         self.operate(|s| {
             let media = &self.media;
@@ -184,41 +249,5 @@ impl Nilfs2 {
         })?;
         cpu(work::insert(0, false) + work::remove(0) + Kind::Rename.inodes());
         Ok(())
-    }
-
-    /// Frees an inode without names.
-    pub(crate) fn end_inode(&self, inode: &Inode) -> Result<()> {
-        let ino = inode.ino().0;
-        self.operate(|s| {
-            s.cut(ino, 0, &self.media)?;
-            s.forget(ino);
-            Ok(())
-        })?;
-        let c = costs();
-        cpu(Kind::End.inodes()
-            + c.inode_free
-            + (c.extent_free + c.extent_update) * (inode.view(|a| a.blocks) > 0) as u64);
-        Ok(())
-    }
-}
-
-/// Directories' links, where directories came and went.
-fn change_links(r: &Rename<'_>, (from, to): (i32, i32)) {
-    r.from_dir.update(|a| a.nlink = a.nlink.saturating_add_signed(from));
-    r.to_dir.update(|a| a.nlink = a.nlink.saturating_add_signed(to));
-}
-
-impl State {
-    /// An inode without blocks is gone.
-    pub fn forget(&mut self, ino: u64) {
-        self.nodes.remove(&ino);
-        self.dirty.remove(&ino);
-        self.promising.remove(&ino);
-        self.orphans.remove(&ino);
-        self.unheld.remove(&ino);
-        self.freeing.insert(ino);
-        self.inodes = self.inodes.saturating_sub(1);
-        self.misc += 1;
-        self.changed();
     }
 }

@@ -13,11 +13,12 @@
 //! offer it.
 
 use crate::Nilfs2;
+use crate::file::BS;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::INODE;
 use crate::media::Media;
 use crate::state::State;
-use granary_fs::{FsError, Result, StatFs};
+use granary_fs::{Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};
 use granary_units::{Bytes, Nanos};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -169,14 +170,6 @@ impl Nilfs2 {
         }
     }
 
-    /// What dead blocks are kept for; `None`: there are none that are.
-    ///
-    /// # Errors
-    /// `Corrupt`; the drive's.
-    pub(crate) fn why_kept(&self) -> Result<Option<String>> {
-        Ok(self.what_is_kept()?.1)
-    }
-
     /// The same, and how many blocks they are.
     fn what_is_kept(&self) -> Result<(u64, Option<String>)> {
         let protection = self.options.protection_period;
@@ -199,12 +192,30 @@ impl Nilfs2 {
             (blocks > 0).then(|| format!("{kept} of dead blocks are kept for {}", reasons.join(" and ")));
         Ok((blocks, why))
     }
+}
+
+impl Space for Nilfs2 {
+    granary_fs::file_system_lacks!(fallocate, empty_until, trim, grow);
+
+    fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        let size = inode.size();
+        let next = self.next_block(inode.ino().0, pos / BS)?;
+        Ok(next.map(|index| pos.max(index * BS)).filter(|at| *at < size))
+    }
+
+    fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        let (size, mut index) = (inode.size(), pos / BS);
+        while index * BS < size && self.next_block(inode.ino().0, index)? == Some(index) {
+            index += 1;
+        }
+        Ok(pos.max(index * BS).min(size))
+    }
 
     /// What there is, and what could be had now.
     ///
     /// # Errors
     /// `Corrupt`; the drive's.
-    pub(crate) fn stat(&self) -> Result<StatFs> {
+    fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
         let mut s = self.state.lock();
         let protected = s.protected(self.options.protection_period, &self.media)?;
         let free_blocks = s.free().saturating_sub(protected);
@@ -215,5 +226,17 @@ impl Nilfs2 {
         let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(most - s.inodes);
         let inodes = s.inodes + free_inodes;
         Ok(StatFs { blocks, free_blocks, reserved_blocks, inodes, free_inodes })
+    }
+
+    /// What dead blocks are kept for; `None`: there are none that are.
+    ///
+    /// # Errors
+    /// `Corrupt`; the drive's.
+    fn kept_back(&self, _call: &Call<'_>) -> Result<Option<String>> {
+        Ok(self.what_is_kept()?.1)
+    }
+
+    fn sweep(&self, _call: &Call<'_>, sweep: &Sweep) -> Result<Swept> {
+        self.sweep_all(sweep)
     }
 }

@@ -17,12 +17,13 @@
 use crate::Nova;
 use crate::layout::entry::{self, Write};
 use crate::log::Pending;
-use crate::node::{AttrEntry, Body, Displaced, Node, State};
+use crate::namespace::node;
+use crate::node::{Body, Displaced, Node, State};
 use crate::options::DataMode;
 use granary_device::Structure;
-use granary_fs::{Call, FsError, Inode, Result, SetAttr, Time};
+use granary_fs::{Call, Data, DirtyPage, FsError, Inode, Result, Time, WriteBackCause};
 use granary_pm::bytes::u64_at;
-use granary_pm::{BLOCK, Batch, From};
+use granary_pm::{BLOCK, Batch, From, pages};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 
 /// Pages written (and held in memory) in one entry at most.
@@ -63,27 +64,6 @@ impl Nova {
             done += n;
         }
         Ok(())
-    }
-
-    /// Writes `data` at `pos`; size and times with it.
-    pub(crate) fn write_file(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        node: &Node,
-        pos: u64,
-        data: Payload<'_>,
-    ) -> Result<()> {
-        let mut st = node.state.write();
-        let st = &mut *st;
-        self.stores(|b| {
-            if self.options.data == DataMode::InPlace {
-                self.write_in_place(b, inode, st, call.time, pos, data)
-            } else {
-                self.write_copy(b, inode, st, call.time, pos, data)
-            }
-        })?;
-        self.clean_log(node, st)
     }
 
     /// Copy on write, atomic as a whole.
@@ -213,7 +193,8 @@ impl Nova {
         }
         let blocks = st.file().blocks * (BLOCK / 512);
         inode.update(|a| {
-            (a.size, a.mtime, a.ctime, a.blocks) = (size, time, time, blocks);
+            a.wrote(size, time);
+            a.blocks = blocks;
         });
         self.displaced(b, st, &old)?;
         b.write_back()
@@ -276,56 +257,19 @@ impl Nova {
             (0..entry::WRITE).step_by(8).map(|i| (addr + i as u64, u64_at(&old, i))).collect();
         self.transaction(b, &words, |b| b.put(addr, &new, Structure::DataPointer))?;
         st.epoch = epoch;
-        inode.update(|a| (a.size, a.mtime, a.ctime) = (size, time, time));
+        inode.update(|a| a.wrote(size, time));
         Ok(())
     }
 
-    /// Changes attributes; with a smaller size, frees what lies beyond.
-    pub(crate) fn set_attributes(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        node: &Node,
-        set: &SetAttr,
-    ) -> Result<()> {
-        let mut st = node.state.write();
-        let st = &mut *st;
-        let old = inode.attr();
-        let mut new = old;
-        new.set(set, call.time);
-        let cut = set.size.is_some_and(|s| s < old.size);
-        // A page of the reserve only for what gives at least one back.
-        let frees = match &st.body {
-            Body::File(map) if cut => map.from(new.size.div_ceil(BLOCK)).next().is_some(),
-            _ => false,
-        };
-        self.stores(|b| {
-            let mut p = Pending::new(st);
-            let e = entry::attr(p.epoch(st), &new, cut);
-            match self.append(b, st, &mut p, inode.ino(), (&e, Structure::Inode, frees)) {
-                Ok(addr) => {
-                    self.commit(b, st, p)?;
-                    self.attr_superseded(b, st)?;
-                    self.link_superseded(b, st)?;
-                    st.last_attr = AttrEntry { addr, flags: entry::attr_flags(&new, cut), size: new.size };
-                }
-                Err(FsError::NoSpace) if !frees => {
-                    self.take_back(b, st, &p)?;
-                    self.attributes_in_place(b, st, &new, cut)?;
-                }
-                Err(e) => return Err(e),
-            }
-            inode.update(|a| *a = new);
-            if !cut {
-                return b.write_back();
-            }
-            self.cut_file(b, inode, st, old.size, new.size)
-        })?;
-        self.clean_log(node, st)
-    }
-
     /// After the commit of a smaller size.
-    fn cut_file(&self, b: &mut Batch<'_>, inode: &Inode, st: &mut State, old: u64, size: u64) -> Result<()> {
+    pub(crate) fn cut_file(
+        &self,
+        b: &mut Batch<'_>,
+        inode: &Inode,
+        st: &mut State,
+        old: u64,
+        size: u64,
+    ) -> Result<()> {
         if !matches!(st.body, Body::File(_)) {
             return b.write_back();
         }
@@ -352,4 +296,46 @@ fn fill(content: &mut Page, page: u64, pos: u64, data: Payload<'_>) {
     let from = pos.max(start);
     let to = (pos + data.len() as u64).min(start + BLOCK);
     content.write((from - start) as usize, data.part((from - pos) as usize, (to - from) as usize));
+}
+
+impl Data for Nova {
+    granary_fs::file_system_lacks!(reserve, wrote, rewrites_cut_page, flush_on_close);
+
+    fn read_pages(&self, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        pages::read(self, call, inode, first, out)
+    }
+
+    fn write_pages(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pages: &[DirtyPage],
+        _why: WriteBackCause,
+    ) -> Result<()> {
+        pages::write(self, call, inode, pages)
+    }
+
+    fn read_direct(&self, _call: &Call<'_>, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.read_file(node(inode), pos, dest)
+    }
+
+    /// Writes `data` at `pos`; size and times with it.
+    fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        let node = node(inode);
+        let mut st = node.state.write();
+        let st = &mut *st;
+        self.stores(|b| {
+            if self.options.data == DataMode::InPlace {
+                self.write_in_place(b, inode, st, call.time, pos, data)
+            } else {
+                self.write_copy(b, inode, st, call.time, pos, data)
+            }
+        })?;
+        self.clean_log(node, st)
+    }
+
+    fn fsync(&self, _call: &Call<'_>, _inode: &Inode, _data_only: bool) -> Result<()> {
+        // Everything is durable when its call returns; the original issues a fence.
+        self.pm.batch().fence()
+    }
 }

@@ -9,7 +9,7 @@
 //! An unlink or a change of attributes that finds no page for its log entry is made like this: it needs no space, so that a
 //! full file system can always be emptied, and its files cut. What it changes is what a replay reads: a dead dentry adds
 //! nothing; "." has the highest epoch of its log afterwards, and so has the inode. A truncation that frees blocks is none of
-//! these: its entry must be in the log, behind the write entries that it cuts; it has a reserve (`set_attributes`).
+//! these: its entry must be in the log, behind the write entries that it cuts; it has a reserve (`setattr`).
 //!
 //! Our own; the original's unlink and setattr fail with ENOSPC there (`nova_append_dir_inode_entry`,
 //! `nova_handle_setattr_operation`). The way is the original's for entries that change in place: NOVA section 4.4.
@@ -101,7 +101,7 @@ impl Nova {
             self.in_place(dst.dir().dot, |b| b.copy_from_slice(&dot[..32]))?,
         ];
         let word = st.word & !0xff;
-        let left = Attr { nlink: links, ctime: call.time, ..inode.attr() };
+        let left = Attr { nlink: links, ..inode.attr().with(|a| a.changed(call.time)) };
         let kept = if links > 0 { Some(self.inode_in_place(st, &left, false)?) } else { None };
         let mut words: Vec<_> = changes.iter().chain(&kept).flat_map(InPlace::words).collect();
         if links == 0 {
@@ -119,7 +119,10 @@ impl Nova {
             None => st.word = word,
         }
         dst.epoch = epoch;
-        dir.update(|a| (a.mtime, a.ctime, a.nlink) = (call.time, call.time, dir_links));
+        dir.update(|a| {
+            a.modified(call.time);
+            a.nlink = dir_links;
+        });
         inode.update(|a| *a = left);
         dst.dir_mut().remove(name);
         self.born_dead(b, dst, old)?;

@@ -19,11 +19,11 @@
 
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod check;
 mod entry;
 mod fallocate;
 mod file;
-mod fs;
 mod gc;
 mod in_place;
 mod inodes;

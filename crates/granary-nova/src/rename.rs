@@ -96,7 +96,7 @@ impl Moving<'_, '_, '_> {
         for (i, links) in [(0, leave), (self.to, come)] {
             let dir = &mut self.parts[i].attr;
             dir.nlink = dir.nlink.wrapping_add_signed(links);
-            (dir.mtime, dir.ctime) = (self.call.time, self.call.time);
+            dir.modified(self.call.time);
         }
         if let Some(target) = self.parts.get_mut(self.moved + 1).filter(|_| !self.r.exchange) {
             target.attr.nlink = target.attr.links_left();

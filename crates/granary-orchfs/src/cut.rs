@@ -18,7 +18,6 @@ use crate::write::{Job, Segment, Source, Stamp};
 use granary_fs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use granary_units::Payload;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// No data.
 const NOTHING: Payload<'static> = Payload::Bytes(&[]);
@@ -152,32 +151,5 @@ impl OrchFs {
             from..(last - block * per).min(per) as usize
         };
         units.iter().map(|(block, unit)| self.punched(process, *block, unit, within(*block))).collect()
-    }
-
-    /// Frees an inode without links, and all that it has.
-    pub(crate) fn free_inode(&self, process: u32, inode: &Inode) -> Result<()> {
-        let node = node(inode);
-        let mut state = node.state.write();
-        let mut tx = crate::tx::Tx::new(self);
-        crate::mount::reach(node, &state, &mut |area, number| {
-            if area != Area::Inode {
-                tx.free(area, number);
-            }
-            Ok(())
-        })?;
-        tx.put_free_inode(node.ino.0);
-        tx.commit_as_holder(node.ino.0, process)?;
-        node.gone.store(true, Relaxed);
-        {
-            let mut victims = self.victims.lock();
-            state
-                .tree
-                .range(0, u64::MAX)
-                .for_each(|(block, _)| victims.touch(node.ino.0, block, &Unit::Hole));
-        }
-        *state = Default::default();
-        self.nodes.lock().remove(&node.ino.0);
-        inode.update(|a| *a = Attr { blocks: 0, ..*a });
-        Ok(())
     }
 }

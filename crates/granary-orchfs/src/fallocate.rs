@@ -14,12 +14,14 @@
 
 use crate::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
+use crate::hrtree::{FANOUT, MOST_NEW};
 use crate::layout::Area;
 use crate::node::node;
+use crate::pools::Claim;
 use crate::ranges::Use;
 use crate::unit::{Base, Unit};
 use crate::write::{Job, Segment, Source, Stamp};
-use granary_fs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
+use granary_fs::{Allocate, Attr, Call, FsError, Inode, Result, Space, StatFs};
 use granary_units::Payload;
 use std::ops::Range;
 
@@ -31,86 +33,6 @@ fn zeros(part: Part) -> Segment {
 }
 
 impl OrchFs {
-    pub(crate) fn change_space(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        how: Allocate,
-        pos: u64,
-        len: u64,
-    ) -> Result<()> {
-        let (node, old) = (node(inode), inode.attr());
-        if old.kind != FileKind::File {
-            return Err(FsError::Invalid);
-        }
-        let end = pos + len;
-        let mut new = old;
-        new.allocated(how, end, call.time);
-        let _held = node.ranges.lock(pos.min(old.size) / BLOCK, end.max(old.size) / BLOCK, Use::Resize);
-        let (nothing, group) = (Payload::Bytes(&[]), GROUP);
-        if new.size > old.size {
-            // What the file grows over becomes zero first, which nobody sees.
-            let grown = self.grow(call.process, node, old.size, new.size)?;
-            if !grown.is_empty() {
-                let stamp = Stamp { attr: &|_, _| old, head: false, group };
-                self.execute(call.process, inode, grown, nothing, &stamp)?;
-            }
-        }
-        // Both lists have all their numbers before the first byte changes: `NoSpace` leaves everything as it
-        // was.
-        let edges = match how.zeroes() {
-            true => self.edges(call.process, inode, pos..end.min(old.size))?,
-            false => Vec::new(),
-        };
-        let mut jobs = match how {
-            Allocate::PunchHole => self.punch(call.process, node, pos..end, &edges)?,
-            _ => {
-                // Pages that are touched are touched as a whole; the edges have their own jobs.
-                let (from, to) = match how {
-                    Allocate::Reserve { .. } => (pos / PAGE * PAGE, end.next_multiple_of(PAGE)),
-                    _ => (pos.next_multiple_of(PAGE), end / PAGE * PAGE),
-                };
-                let mut jobs = Vec::new();
-                if how.zeroes() {
-                    // Edges get space, too.
-                    for edge in [pos / PAGE * PAGE, end / PAGE * PAGE] {
-                        let from = (edge % BLOCK) as u32;
-                        let part = Part { block: edge / BLOCK, from, to: from + PAGE as u32 };
-                        if edge < end && !jobs.iter().any(|job: &Job<'_>| job.block == part.block) {
-                            jobs.extend(self.reserved(
-                                call.process,
-                                part,
-                                self.unit(inode, part.block, &edges),
-                            )?);
-                        }
-                    }
-                }
-                for part in parts(from, to.saturating_sub(from)) {
-                    let unit = self.unit(inode, part.block, &edges);
-                    let job = match how.zeroes() {
-                        true => self.zeroed(call.process, part, unit)?,
-                        false => self.reserved(call.process, part, unit)?,
-                    };
-                    if let Some(job) = job {
-                        jobs.retain(|other| other.block != job.block);
-                        jobs.push(job);
-                    }
-                }
-                jobs
-            }
-        };
-        jobs.sort_by_key(|job| job.block);
-        if !edges.is_empty() {
-            // Index nodes, too: held until the edges, which need none, are done.
-            let _nodes = self.numbers_for(call.process, &jobs, node)?;
-            let stamp = Stamp { attr: &|now, _| now, head: false, group };
-            self.execute(call.process, inode, edges, nothing, &stamp)?;
-        }
-        let attr = |_: Attr, reached: Option<u64>| if reached.is_none() { new } else { old };
-        let group = if how == Allocate::PunchHole { usize::MAX } else { group };
-        self.execute(call.process, inode, jobs, nothing, &Stamp { attr: &attr, head: true, group })
-    }
-
     /// A block's unit as it is when the edges are zeroed.
     fn unit(&self, inode: &Inode, block: u64, edges: &[Job<'_>]) -> Unit {
         let edge = edges.iter().find(|job| job.block == block);
@@ -248,5 +170,119 @@ impl OrchFs {
             expected = (block + 1) * per;
         }
         if data { None } else { Some((expected * PAGE).max(pos)).filter(|at| *at < size) }
+    }
+}
+
+/// Longest names that a directory's page holds: (4096 - 32) / 288 B (SPEC.md).
+const NAMES_OF_A_PAGE: u64 = 14;
+
+impl Space for OrchFs {
+    granary_fs::file_system_lacks!(empty_until, grow, sweep);
+
+    fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let (node, old) = (node(inode), inode.attr());
+        let end = pos + len;
+        let mut new = old;
+        new.allocated(how, end, call.time);
+        let _held = node.ranges.lock(pos.min(old.size) / BLOCK, end.max(old.size) / BLOCK, Use::Resize);
+        let (nothing, group) = (Payload::Bytes(&[]), GROUP);
+        if new.size > old.size {
+            // What the file grows over becomes zero first, which nobody sees.
+            let grown = self.grow(call.process, node, old.size, new.size)?;
+            if !grown.is_empty() {
+                let stamp = Stamp { attr: &|_, _| old, head: false, group };
+                self.execute(call.process, inode, grown, nothing, &stamp)?;
+            }
+        }
+        // Both lists have all their numbers before the first byte changes: `NoSpace` leaves everything as it
+        // was.
+        let edges = match how.zeroes() {
+            true => self.edges(call.process, inode, pos..end.min(old.size))?,
+            false => Vec::new(),
+        };
+        let mut jobs = match how {
+            Allocate::PunchHole => self.punch(call.process, node, pos..end, &edges)?,
+            _ => {
+                // Pages that are touched are touched as a whole; the edges have their own jobs.
+                let (from, to) = match how {
+                    Allocate::Reserve { .. } => (pos / PAGE * PAGE, end.next_multiple_of(PAGE)),
+                    _ => (pos.next_multiple_of(PAGE), end / PAGE * PAGE),
+                };
+                let mut jobs = Vec::new();
+                if how.zeroes() {
+                    // Edges get space, too.
+                    for edge in [pos / PAGE * PAGE, end / PAGE * PAGE] {
+                        let from = (edge % BLOCK) as u32;
+                        let part = Part { block: edge / BLOCK, from, to: from + PAGE as u32 };
+                        if edge < end && !jobs.iter().any(|job: &Job<'_>| job.block == part.block) {
+                            jobs.extend(self.reserved(
+                                call.process,
+                                part,
+                                self.unit(inode, part.block, &edges),
+                            )?);
+                        }
+                    }
+                }
+                for part in parts(from, to.saturating_sub(from)) {
+                    let unit = self.unit(inode, part.block, &edges);
+                    let job = match how.zeroes() {
+                        true => self.zeroed(call.process, part, unit)?,
+                        false => self.reserved(call.process, part, unit)?,
+                    };
+                    if let Some(job) = job {
+                        jobs.retain(|other| other.block != job.block);
+                        jobs.push(job);
+                    }
+                }
+                jobs
+            }
+        };
+        jobs.sort_by_key(|job| job.block);
+        if !edges.is_empty() {
+            // Index nodes, too: held until the edges, which need none, are done.
+            let _nodes = self.numbers_for(call.process, &jobs, node)?;
+            let stamp = Stamp { attr: &|now, _| now, head: false, group };
+            self.execute(call.process, inode, edges, nothing, &stamp)?;
+        }
+        let attr = |_: Attr, reached: Option<u64>| if reached.is_none() { new } else { old };
+        let group = if how == Allocate::PunchHole { usize::MAX } else { group };
+        self.execute(call.process, inode, jobs, nothing, &Stamp { attr: &attr, head: true, group })
+    }
+
+    fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        Ok(self.seek(inode, pos, true))
+    }
+
+    fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        Ok(self.seek(inode, pos, false).unwrap_or(inode.size()))
+    }
+
+    fn trim(&self, _call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.trim_free(blocks, least)
+    }
+
+    fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
+        // What waits for a digest is free: whoever needs it digests first.
+        let free = |area| {
+            self.pools.free(area) + self.journals.iter().map(|journal| journal.waiting(area)).sum::<u64>()
+        };
+        let per = PAGES as u64;
+        let free_blocks = free(Area::Block) * per + free(Area::Page);
+        // Content leaves some pages for names. And it has to be found again: an A-ELN names 8 pages, an index node 64 blocks at most.
+        // A write asks for some nodes more than it needs.
+        let pages = free(Area::Page).saturating_sub(self.pools.kept_from(Claim::Data));
+        let kept = free(Area::Page) - pages.min(free(Area::Append).saturating_mul(per));
+        let nodes = free(Area::Index).saturating_sub(MOST_NEW as u64 + 2);
+        let named = nodes.saturating_mul(FANOUT as u64 * per);
+        // A name needs a place on the NVM, which migration can free.
+        let places =
+            (free(Area::Page) + self.migratable()).saturating_sub(self.pools.kept_from(Claim::Metadata));
+        Ok(StatFs {
+            blocks: self.pools.all(Area::Block) * per + self.pools.all(Area::Page),
+            free_blocks,
+            reserved_blocks: kept.max(free_blocks.saturating_sub(named)),
+            inodes: self.pools.all(Area::Inode),
+            free_inodes: free(Area::Inode).min(places.saturating_mul(NAMES_OF_A_PAGE)),
+        })
     }
 }

@@ -7,20 +7,19 @@
 //!
 //! An inode without links lives on until it is evicted; after a power failure mount frees it.
 
-use crate::OrchFs;
-use crate::blob;
 use crate::dir::{Dir, Place};
 use crate::layout::{Area, dentry, inode};
 use crate::node::{Node, State, node, with_blocks};
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
+use crate::{OrchFs, blob};
 use granary_device::Structure;
-use granary_fs::{Attr, Call, Created, FileKind, Ino, Inode, NewNode, Result};
+use granary_fs::{Attr, Call, Created, DirEntry, FileKind, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_units::{PAGE_SIZE, Page, Payload};
 
 /// Attributes of a directory whose entries changed.
 pub(crate) fn dir_attr(old: Attr, dir: &Dir, call: &Call<'_>) -> Attr {
-    Attr { size: (dir.pages() * PAGE_SIZE) as u64, mtime: call.time, ctime: call.time, ..old }
+    Attr { size: (dir.pages() * PAGE_SIZE) as u64, ..old.with(|a| a.modified(call.time)) }
 }
 
 /// Where a name goes in a directory, with a new page for it where it takes one.
@@ -108,14 +107,47 @@ impl OrchFs {
         *node.state.write() = state;
         Created { ino: node.ino, loaded: self.loaded(node, attr) }
     }
+}
 
-    pub(crate) fn create_node(
+impl Names for OrchFs {
+    fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        Ok(node(dir).state.read().dir().get(name).map(|entry| Ino(entry.dentry.ino)))
+    }
+
+    fn readdir(
         &self,
-        call: &Call<'_>,
+        _call: &Call<'_>,
         dir: &Inode,
-        name: &[u8],
-        new: &NewNode<'_>,
-    ) -> Result<Created> {
+        from: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let state = node(dir).state.read();
+        for entry in state.dir().after(from) {
+            let d = &entry.dentry;
+            if !emit(DirEntry { name: &d.name, ino: Ino(d.ino), kind: d.kind, next: d.cookie }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        node(dir).state.read().dir().last()
+    }
+
+    fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
+        Ok(Ino(node(dir).state.read().dir().parent))
+    }
+
+    fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {
+        Ok(node(dir).state.read().dir().is_empty())
+    }
+
+    fn readlink(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
+        Ok(node(inode).state.read().target.clone())
+    }
+
+    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         self.check_alive()?;
         self.check_lease(dir.ino().0)?;
         let (mut taken, mut tx) = (Taken::new(&self.pools, call.process, Claim::Metadata), Tx::new(self));
@@ -136,7 +168,7 @@ impl OrchFs {
     }
 
     /// A file without a name: mount would free it.
-    pub(crate) fn create_unnamed_node(&self, call: &Call<'_>, new: &NewNode<'_>) -> Result<Created> {
+    fn create_unnamed(&self, call: &Call<'_>, _dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
         self.check_alive()?;
         let (mut taken, mut tx) = (Taken::new(&self.pools, call.process, Claim::Metadata), Tx::new(self));
         let (node, state, attr) = self.new_node(&mut taken, &mut tx, call, new, 0)?;
@@ -147,7 +179,7 @@ impl OrchFs {
         Ok(self.created(node, state, attr))
     }
 
-    pub(crate) fn link_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.check_alive()?;
         self.check_lease(dir.ino().0)?;
         self.check_lease(inode.ino().0)?;
@@ -159,7 +191,7 @@ impl OrchFs {
         self.enter(&mut tx, (dir.ino(), dir_state.dir_mut()), &spot, name, (inode.ino(), old.kind))?;
         taken.keep();
         let own = Attr { blocks: dir_state.blocks(), ..dir_attr(dir.attr(), dir_state.dir(), call) };
-        let attr = Attr { nlink: old.nlink + 1, ctime: call.time, ..old };
+        let attr = old.with(|a| a.linked(call.time));
         tx.put_inode(node(dir), &dir_state, &own);
         tx.put_inode(node(inode), &state, &attr);
         tx.commit(call.process)?;
@@ -168,7 +200,7 @@ impl OrchFs {
         Ok(())
     }
 
-    pub(crate) fn unlink_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.check_alive()?;
         self.check_lease(dir.ino().0)?;
         self.check_lease(inode.ino().0)?;
@@ -180,12 +212,16 @@ impl OrchFs {
         let mut own = dir_attr(dir.attr(), dir_state.dir(), call);
         own.nlink -= u32::from(old.kind == FileKind::Dir).min(own.nlink);
         own.blocks = dir_state.blocks();
-        let attr = Attr { nlink: old.links_left(), ctime: call.time, ..old };
+        let attr = old.with(|a| a.unlinked(call.time));
         tx.put_inode(node(dir), &dir_state, &own);
         tx.put_inode(node(inode), &state, &attr);
         tx.commit(call.process)?;
         dir.update(|a| *a = own);
         inode.update(|a| (a.nlink, a.ctime) = (attr.nlink, attr.ctime));
         Ok(())
+    }
+
+    fn rename(&self, call: &Call<'_>, rename: &Rename<'_>) -> Result<()> {
+        self.rename_node(call, rename)
     }
 }

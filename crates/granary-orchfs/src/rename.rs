@@ -70,7 +70,7 @@ impl OrchFs {
         if let Some(dir) = &mut moved.dir {
             dir.parent = r.to_dir.ino().0;
         }
-        let attr = Attr { ctime: call.time, ..r.inode.attr() };
+        let attr = r.inode.attr().with(|a| a.changed(call.time));
         tx.put_inode(node(r.inode), &moved, &attr);
         let mut other = None;
         if let (Some(inode), Some(state)) = (r.target, target.as_deref_mut()) {
@@ -79,9 +79,12 @@ impl OrchFs {
             {
                 dir.parent = r.from_dir.ino().0;
             }
-            let old = inode.attr();
-            let nlink = if r.exchange { old.nlink } else { old.links_left() };
-            let attr = Attr { ctime: call.time, nlink, ..old };
+            let attr = inode.attr().with(|a| {
+                a.changed(call.time);
+                if !r.exchange {
+                    a.unlinked(call.time);
+                }
+            });
             tx.put_inode(node(inode), state, &attr);
             other = Some(attr);
         }
@@ -90,7 +93,7 @@ impl OrchFs {
         if let Some(attr) = to {
             r.to_dir.update(|a| *a = attr);
         }
-        r.inode.update(|a| a.ctime = call.time);
+        r.inode.update(|a| a.changed(call.time));
         if let (Some(inode), Some(attr)) = (r.target, other) {
             inode.update(|a| (a.nlink, a.ctime) = (attr.nlink, attr.ctime));
         }

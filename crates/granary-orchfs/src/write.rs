@@ -34,9 +34,10 @@ use crate::pools::{Claim, Taken};
 use crate::ranges::Use;
 use crate::unit::{Base, Unit};
 use crate::upage::Header;
-use granary_fs::{Attr, Call, FsError, Inode, Result};
+use granary_fs::{Attr, Call, Data, DirtyPage, FsError, Inode, Result, WriteBackCause};
+use granary_pm::pages;
 use granary_sim::{costs, cpu};
-use granary_units::Payload;
+use granary_units::{Dest, Page, Payload};
 
 /// Blocks of a write in one group: 1 MiB and 10 %, the largest of the paper's fixed sizes, is one.
 const GROUP: usize = 40;
@@ -125,14 +126,35 @@ pub(crate) struct Stamp<'a> {
 }
 
 impl OrchFs {
-    /// Writes `data` at `pos`; size and times with it.
-    pub(crate) fn write_file(
+    /// Takes a number that belongs to a job.
+    pub(crate) fn take_for<'a>(&'a self, job: &mut Job<'a>, area: Area) -> Result<u64> {
+        self.take(&mut job.taken, area)
+    }
+}
+
+impl Data for OrchFs {
+    granary_fs::file_system_lacks!(reserve, wrote, rewrites_cut_page, flush_on_close);
+
+    fn read_pages(&self, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        pages::read(self, call, inode, first, out)
+    }
+
+    fn write_pages(
         &self,
         call: &Call<'_>,
         inode: &Inode,
-        pos: u64,
-        data: Payload<'_>,
+        pages: &[DirtyPage],
+        _why: WriteBackCause,
     ) -> Result<()> {
+        pages::write(self, call, inode, pages)
+    }
+
+    fn read_direct(&self, _call: &Call<'_>, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.read_file(node(inode), pos, dest)
+    }
+
+    /// Writes `data` at `pos`; size and times with it.
+    fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         let (node, old) = (node(inode), inode.attr());
         let end = pos + data.len() as u64;
         let size = old.size.max(end);
@@ -182,8 +204,9 @@ impl OrchFs {
         self.execute(call.process, inode, jobs, data, &Stamp { attr: &attr, head: false, group })
     }
 
-    /// Takes a number that belongs to a job.
-    pub(crate) fn take_for<'a>(&'a self, job: &mut Job<'a>, area: Area) -> Result<u64> {
-        self.take(&mut job.taken, area)
+    fn fsync(&self, _call: &Call<'_>, _inode: &Inode, _data_only: bool) -> Result<()> {
+        // Every call is durable when it returns.
+        self.check_alive()?;
+        self.pm.batch().fence()
     }
 }

@@ -1,22 +1,34 @@
 //! Extended attributes: all of an inode's are one blob, written anew with each change.
 
-use crate::OrchFs;
-use crate::blob;
 use crate::layout::Area;
 use crate::mount::MOST_ATTRIBUTES;
 use crate::node::node;
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
-use granary_fs::{Attr, Call, FsError, Inode, Result};
+use crate::{OrchFs, blob};
+use granary_fs::{Attr, Attributes, Call, FsError, Inode, Result, SetAttr};
 
-impl OrchFs {
-    pub(crate) fn set_xattr(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        name: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<()> {
+impl Attributes for OrchFs {
+    fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.set_attributes(call, inode, set)
+    }
+
+    fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        let node = node(inode);
+        let state = node.state.write();
+        let attr = inode.attr().with(|a| a.accessed(call.time));
+        let mut tx = Tx::new(self);
+        tx.put_inode(node, &state, &attr);
+        tx.commit(call.process)?;
+        inode.update(|a| a.accessed(call.time));
+        Ok(())
+    }
+
+    fn getxattr(&self, _call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(node(inode).state.read().attributes.get(name).cloned())
+    }
+
+    fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.check_alive()?;
         self.check_lease(inode.ino().0)?;
         self.called(call);
@@ -43,10 +55,18 @@ impl OrchFs {
             .into_iter()
             .for_each(|page| tx.free(Area::Page, page));
         state.attributes = attributes;
-        let attr = Attr { ctime: call.time, blocks: state.blocks(), ..inode.attr() };
+        let attr = Attr { blocks: state.blocks(), ..inode.attr().with(|a| a.changed(call.time)) };
         tx.put_inode(node, &state, &attr);
         tx.commit(call.process)?;
         inode.update(|a| (a.ctime, a.blocks) = (attr.ctime, attr.blocks));
         Ok(())
+    }
+
+    fn listxattr(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        Ok(node(inode).state.read().attributes.keys().cloned().collect())
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).generation
     }
 }

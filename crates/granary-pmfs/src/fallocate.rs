@@ -15,14 +15,17 @@
 //!
 //! Source: linux-pmfs, fs/pmfs/file.c (`pmfs_fallocate`, `pmfs_llseek`).
 
+use crate::layout::FANOUT;
 use crate::layout::inode::Tree;
 use crate::namespace::inode_edit;
+use crate::table::per_piece;
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_device::Structure;
-use granary_fs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
+use granary_fs::{Allocate, Attr, Call, FsError, Inode, Result, Space, StatFs};
 use granary_pm::{BLOCK, Batch};
 use granary_units::Page;
+use std::ops::Range;
 
 /// Pages planned at once: those of one node.
 const STEP: u64 = 512;
@@ -32,40 +35,6 @@ const PIECE: u64 = 1 << 15;
 const OTHERS: usize = 3;
 
 impl Pmfs {
-    pub(crate) fn change_space(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        how: Allocate,
-        pos: u64,
-        len: u64,
-    ) -> Result<()> {
-        let Allocate::Reserve { .. } = how else { return Err(FsError::NotSupported) };
-        let old = inode.attr();
-        if old.kind != FileKind::File {
-            return Err(FsError::Invalid);
-        }
-        let end = pos + len;
-        let mut new = old;
-        new.allocated(how, end, call.time);
-        let (mut first, end) = (pos / BLOCK, end.div_ceil(BLOCK));
-        if end - first > PIECE {
-            self.room_for_holes(*node(inode).tree.read(), (first, end))?;
-        }
-        self.stores(|b| {
-            self.zero_gap(b, inode, new.size)?;
-            while first < end {
-                let to = end.min((first / PIECE + 1) * PIECE);
-                // The size comes last.
-                let size = if to == end { new.size } else { old.size };
-                self.reserve_piece(b, inode, (first, to), Attr { size, blocks: inode.attr().blocks, ..new })?;
-                first = to;
-            }
-            self.grown(inode, old.size);
-            Ok(())
-        })
-    }
-
     /// Whether there is room for all holes among these pages, so that a range of many pieces is not begun in vain.
     ///
     /// # Errors
@@ -143,25 +112,6 @@ impl Pmfs {
         Ok(())
     }
 
-    pub(crate) fn next_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
-        let tree = *node(inode).tree.read();
-        let page = self.next_mapped(tree, pos / BLOCK, inode.size().div_ceil(BLOCK))?;
-        Ok(page.map(|page| (page * BLOCK).max(pos)))
-    }
-
-    pub(crate) fn next_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
-        let tree = *node(inode).tree.read();
-        let (mut at, end) = (pos / BLOCK, inode.size().div_ceil(BLOCK));
-        while at < end {
-            let blocks = self.blocks(tree, at, (end - at).min(STEP))?;
-            if let Some(i) = blocks.iter().position(|block| *block == 0) {
-                return Ok(((at + i as u64) * BLOCK).max(pos));
-            }
-            at += blocks.len() as u64;
-        }
-        Ok(inode.size())
-    }
-
     /// The blocks of a tree that lie wholly beyond `size` and are not zero.
     pub(crate) fn not_zero_beyond(&self, tree: Tree, size: u64) -> Result<Vec<u64>> {
         let (mut blocks, end) = (Vec::new(), size.div_ceil(BLOCK));
@@ -178,5 +128,76 @@ impl Pmfs {
             }
         }
         Ok(wrong)
+    }
+}
+
+impl Space for Pmfs {
+    granary_fs::file_system_lacks!(empty_until, grow, sweep);
+
+    fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let Allocate::Reserve { .. } = how else { return Err(FsError::NotSupported) };
+        let old = inode.attr();
+        let end = pos + len;
+        let mut new = old;
+        new.allocated(how, end, call.time);
+        let (mut first, end) = (pos / BLOCK, end.div_ceil(BLOCK));
+        if end - first > PIECE {
+            self.room_for_holes(*node(inode).tree.read(), (first, end))?;
+        }
+        self.stores(|b| {
+            self.zero_gap(b, inode, new.size)?;
+            while first < end {
+                let to = end.min((first / PIECE + 1) * PIECE);
+                // The size comes last.
+                let size = if to == end { new.size } else { old.size };
+                self.reserve_piece(b, inode, (first, to), Attr { size, blocks: inode.attr().blocks, ..new })?;
+                first = to;
+            }
+            self.grown(inode, old.size);
+            Ok(())
+        })
+    }
+
+    fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        let tree = *node(inode).tree.read();
+        let page = self.next_mapped(tree, pos / BLOCK, inode.size().div_ceil(BLOCK))?;
+        Ok(page.map(|page| (page * BLOCK).max(pos)))
+    }
+
+    fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        let tree = *node(inode).tree.read();
+        let (mut at, end) = (pos / BLOCK, inode.size().div_ceil(BLOCK));
+        while at < end {
+            let blocks = self.blocks(tree, at, (end - at).min(STEP))?;
+            if let Some(i) = blocks.iter().position(|block| *block == 0) {
+                return Ok(((at + i as u64) * BLOCK).max(pos));
+            }
+            at += blocks.len() as u64;
+        }
+        Ok(inode.size())
+    }
+
+    fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
+        let free = self.free.available();
+        let (places, used) = {
+            let t = self.table.lock();
+            (t.pieces.len() as u64 * per_piece(self.piece()) - 1, t.used())
+        };
+        // The table has so many pieces and no more.
+        let most = FANOUT * per_piece(self.piece()) - 1;
+        let inodes = (places + free / self.piece() * per_piece(self.piece())).min(most);
+        let blocks = self.data_end - self.superblock.table() - 1;
+        Ok(StatFs {
+            blocks,
+            free_blocks: free,
+            // Nodes of trees: what is offered can be filled.
+            reserved_blocks: StatFs::index_of_all(free, FANOUT),
+            inodes,
+            free_inodes: inodes.saturating_sub(used),
+        })
+    }
+
+    fn trim(&self, _call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.free.trim(&self.pm, blocks, least)
     }
 }

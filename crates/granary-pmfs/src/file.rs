@@ -18,8 +18,8 @@ use crate::namespace::inode_edit;
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_device::Structure;
-use granary_fs::{Attr, Call, FsError, Inode, Result, SetAttr};
-use granary_pm::{BLOCK, Batch, From, Keep};
+use granary_fs::{Attr, Attributes, Call, Data, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
+use granary_pm::{BLOCK, Batch, From, Keep, pages};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -63,24 +63,6 @@ impl Pmfs {
                 }
                 (done, skip) = (done + n, 0);
             }
-        }
-        Ok(())
-    }
-
-    /// Writes `data` at `pos`; size and times with it.
-    pub(crate) fn write_file(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        pos: u64,
-        data: Payload<'_>,
-    ) -> Result<()> {
-        let mut done = 0;
-        while done < data.len() {
-            let at = pos + done as u64;
-            let n = ((self.step() * BLOCK - at % BLOCK) as usize).min(data.len() - done);
-            self.stores(|b| self.write_step(b, call, inode, at, data.part(done, n)))?;
-            done += n;
         }
         Ok(())
     }
@@ -133,7 +115,7 @@ impl Pmfs {
         self.zero_gap(b, inode, pos)?;
         // Until the size has moved, what is stored behind the end is not zero.
         let was_zero = own.zero_behind.fetch_and(end <= old.size, Relaxed);
-        let mut new = Attr { size: old.size.max(end), mtime: call.time, ctime: call.time, ..old };
+        let mut new = old.with(|a| a.wrote(end, call.time));
         if blocks.iter().all(|block| *block != 0) {
             self.stream_mapped(b, first, &blocks, pos, data)?;
             if new.size > old.size {
@@ -259,22 +241,6 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Changes attributes; with a smaller size, frees what lies beyond.
-    pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        let (own, old) = (node(inode), inode.attr());
-        let tree = *own.tree.read();
-        let mut new = old;
-        new.set(set, call.time);
-        if new.size < old.size {
-            return self.stores(|b| self.truncate(b, inode, tree, new));
-        }
-        self.stores(|b| self.zero_gap(b, inode, new.size))?;
-        self.stores(|b| self.transact(b, &[vec![inode_edit(own.addr, (&old, tree), (&new, tree))]]))?;
-        inode.update(|a| *a = new);
-        self.grown(inode, old.size);
-        Ok(())
-    }
-
     fn truncate(&self, b: &mut Batch<'_>, inode: &Inode, tree: Tree, mut new: Attr) -> Result<()> {
         let own = node(inode);
         let mut list = self.list.lock();
@@ -304,5 +270,77 @@ impl Pmfs {
         inode.update(|a| *a = new);
         own.zero_behind.store(true, Relaxed);
         self.give_freed(&freed)
+    }
+}
+
+impl Data for Pmfs {
+    granary_fs::file_system_lacks!(reserve, wrote, rewrites_cut_page, flush_on_close);
+
+    fn read_pages(&self, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        pages::read(self, call, inode, first, out)
+    }
+
+    fn write_pages(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pages: &[DirtyPage],
+        _why: WriteBackCause,
+    ) -> Result<()> {
+        pages::write(self, call, inode, pages)
+    }
+
+    fn read_direct(&self, _call: &Call<'_>, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.read_file(inode, pos, dest)
+    }
+
+    /// Writes `data` at `pos`; size and times with it.
+    fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = pos + done as u64;
+            let n = ((self.step() * BLOCK - at % BLOCK) as usize).min(data.len() - done);
+            self.stores(|b| self.write_step(b, call, inode, at, data.part(done, n)))?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn fsync(&self, _call: &Call<'_>, _inode: &Inode, _data_only: bool) -> Result<()> {
+        // Everything is durable when its call returns; the original issues a fence.
+        self.pm.batch().fence()
+    }
+}
+
+impl Attributes for Pmfs {
+    granary_fs::file_system_lacks!(xattrs);
+
+    /// Changes attributes; with a smaller size, frees what lies beyond.
+    fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let (own, old) = (node(inode), inode.attr());
+        let tree = *own.tree.read();
+        let mut new = old;
+        new.set(set, call.time);
+        if new.size < old.size {
+            return self.stores(|b| self.truncate(b, inode, tree, new));
+        }
+        self.stores(|b| self.zero_gap(b, inode, new.size))?;
+        self.stores(|b| self.transact(b, &[vec![inode_edit(own.addr, (&old, tree), (&new, tree))]]))?;
+        inode.update(|a| *a = new);
+        self.grown(inode, old.size);
+        Ok(())
+    }
+
+    fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        // In place, eight bytes, without a fence (`pmfs_dirty_inode`).
+        inode.update(|a| a.accessed(call.time));
+        self.stores(|b| {
+            b.put_u64(node(inode).addr + 16, call.time.0 as u64, Structure::Inode)?;
+            b.write_back()
+        })
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).generation
     }
 }

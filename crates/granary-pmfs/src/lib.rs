@@ -25,7 +25,6 @@ mod dir;
 mod entry;
 mod fallocate;
 mod file;
-mod fs;
 mod hints;
 mod journal;
 pub mod layout;

@@ -12,14 +12,16 @@ use crate::dentries::Dentries;
 use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
-use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, item_at, links, parse};
+use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, generation, item_at, links, parse};
 use crate::layout::journal::Form;
 use crate::layout::superblock::{REDO_VERSION, Superblock};
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
-use crate::{Pmfs, Protocol};
+use crate::{MAX_FILE_SIZE, Pmfs, Protocol};
 use granary_device::{Port, Structure};
-use granary_fs::{Ino, Result};
+use granary_fs::{
+    CachePolicy, Call, Entrance, Features, FileKind, FsError, Ino, Inode, Life, Loaded, Quirks, Result,
+};
 use granary_kit::Generations;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, FreeLists, Keep, Pm, RedoConfig, RedoLog, Used, corrupt, saved, superblock};
@@ -287,5 +289,83 @@ impl Pmfs {
             }
         }
         Ok(all)
+    }
+}
+
+impl Life for Pmfs {
+    granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
+
+    fn name(&self) -> &'static str {
+        "pmfs"
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            cache: CachePolicy::NONE,
+            entrance: Entrance::Kernel,
+            max_file_size: MAX_FILE_SIZE,
+            max_links: 65000,
+            many_subdirs: false,
+            direct_io: true,
+            quirks: Quirks { zero_beyond_end: true, ..Quirks::NONE },
+        }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(1)
+    }
+
+    fn load_inode(&self, _call: &Call<'_>, ino: Ino) -> Result<Loaded> {
+        let addr = self.inode_addr(ino)?;
+        let mut place = [0; PLACE as usize];
+        self.pm.load(addr, &mut place[..80], Structure::Inode)?;
+        if links(&place) == 0 {
+            return Err(FsError::Stale);
+        }
+        let (attr, tree) = parse(&place, ino)?;
+        self.checked(tree.root)?;
+        if attr.size > MAX_FILE_SIZE || (attr.kind == FileKind::Symlink && attr.size >= BLOCK) {
+            return Err(granary_pm::corrupt(format!("{ino}: a size of {}", attr.size)));
+        }
+        let parent = if attr.kind == FileKind::Dir {
+            let dotdot = self.find(tree, attr.size.min(BLOCK), b"..")?;
+            dotdot.ok_or_else(|| granary_pm::corrupt(format!("{ino}: a directory without \"..\"")))?.ino
+        } else {
+            0
+        };
+        Ok(self.loaded((ino, generation(&place)), addr, attr, tree, parent))
+    }
+
+    fn evict(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.evict_node(inode)
+    }
+
+    fn release(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.nodes.lock().remove(&inode.ino().0);
+        Ok(())
+    }
+
+    fn sync(&self, _call: &Call<'_>) -> Result<()> {
+        self.pm.batch().fence()
+    }
+
+    fn unmount(&self, _call: &Call<'_>) -> Result<()> {
+        self.pm.batch().fence()?;
+        self.pm.settle()?;
+        // An error of the drive has left a removal or a cut undone: the next mount finishes it.
+        if self.working().is_err() || !self.list.lock().is_empty() {
+            return Ok(());
+        }
+        let Some(saved) = self.save_lists()? else {
+            // No block is free for the lists: the next mount scans.
+            return Ok(());
+        };
+        let mut sb = self.superblock;
+        (sb.clean, sb.saved) = (true, saved);
+        write_super(&self.pm.bare(), &sb)
+    }
+
+    fn check(&self, _call: &Call<'_>) -> Result<Vec<String>> {
+        self.check_all()
     }
 }

@@ -16,10 +16,14 @@ use crate::layout::{Bytes, LIST_HEAD};
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_device::Structure;
-use granary_fs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Result};
+use granary_fs::{
+    Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Names, NewNode, Rename, Result,
+};
 use granary_pm::{BLOCK, Batch, From};
-use granary_units::Payload;
+use granary_units::{Dest, Payload};
 use smallvec::smallvec;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The bytes in which an inode changes.
 pub fn inode_edit(addr: u64, old: (&Attr, Tree), new: (&Attr, Tree)) -> Edit {
@@ -108,13 +112,98 @@ impl Pmfs {
         Ok(Entered { edits, tree: m.tree, size: size + BLOCK, blocks: blocks.saturating_add(BLOCK / 512) })
     }
 
-    pub(crate) fn create_node(
+    /// Takes an inode out of the truncate list.
+    fn unlisting(&self, list: &[u64], ino: Ino) -> Result<Edit> {
+        let (addr, next) = self.list_pointer(list, ino)?;
+        Ok(word_edit(addr, ino.0, next))
+    }
+
+    /// The list's head, to lead to `ino`.
+    pub(crate) fn head_edit(&self, list: &[u64], ino: u64) -> Edit {
+        word_edit(LIST_HEAD, list.last().copied().unwrap_or(0), ino)
+    }
+
+    pub(crate) fn evict_node(&self, inode: &Inode) -> Result<()> {
+        let own = node(inode);
+        let tree = *own.tree.read();
+        let is_dir = inode.view(|a| a.kind == FileKind::Dir);
+        let mut blocks = Vec::new();
+        self.walk(tree, &mut |block, _, height| {
+            blocks.push((block, height == 0 && !is_dir));
+            Ok(true)
+        })?;
+        {
+            let mut list = self.list.lock();
+            let edit = self.unlisting(&list, inode.ino())?;
+            self.stores(|b| self.transact(b, &[vec![edit]]))?;
+            list.retain(|i| *i != inode.ino().0);
+        }
+        *own.tree.write() = Tree::default();
+        self.nodes.lock().remove(&inode.ino().0);
+        self.give_freed(&blocks)?;
+        self.give_inode(inode.ino());
+        Ok(())
+    }
+}
+
+impl Names for Pmfs {
+    fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        let tree = *node(dir).tree.read();
+        Ok(self.find(tree, dir.size(), name)?.map(|p| Ino(p.ino)))
+    }
+
+    fn readdir(
         &self,
-        call: &Call<'_>,
+        _call: &Call<'_>,
         dir: &Inode,
-        name: &[u8],
-        new: &NewNode<'_>,
-    ) -> Result<Created> {
+        from: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let tree = *node(dir).tree.read();
+        // "." and ".." take the first 32 bytes of the first block.
+        self.scan(tree, dir.size(), from.max(32), &mut |offset, _, d, _| {
+            if d.ino == 0
+                || d.is_damaged()
+                || emit(DirEntry { name: d.name, ino: Ino(d.ino), kind: d.kind, next: offset + 1 })
+            {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(())
+    }
+
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        // Positions are bytes of the directory.
+        dir.size()
+    }
+
+    fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
+        Ok(Ino(node(dir).parent.load(Relaxed)))
+    }
+
+    fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {
+        let tree = *node(dir).tree.read();
+        let first = self.scan(tree, dir.size(), 32, &mut |_, _, d, _| match d.ino {
+            0 => ControlFlow::Continue(()),
+            // What it names would be lost.
+            ino if d.is_damaged() => ControlFlow::Break(Err(granary_pm::corrupt(format!(
+                "{}: an entry for inode {ino} has no name that can be",
+                dir.ino()
+            )))),
+            _ => ControlFlow::Break(Ok(false)),
+        })?;
+        first.unwrap_or(Ok(true))
+    }
+
+    fn readlink(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
+        let mut target = vec![0; inode.size() as usize];
+        self.read_file(inode, 0, Dest::Bytes(&mut target))?;
+        Ok(target)
+    }
+
+    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         let (ino, addr) = self.take_inode()?;
         let generation = self.generations.next();
         let is_dir = new.kind == FileKind::Dir;
@@ -137,7 +226,7 @@ impl Pmfs {
             let entered = self.enter(b, dir, name, (ino.0, new.kind), None)?;
             let above = node(dir);
             let old = dir.attr();
-            let mut changed = Attr { mtime: call.time, ctime: call.time, ..old };
+            let mut changed = old.with(|a| a.modified(call.time));
             changed.nlink = changed.nlink.saturating_add(is_dir.into());
             (changed.size, changed.blocks) = (entered.size, entered.blocks);
             let old_tree = *above.tree.read();
@@ -169,7 +258,7 @@ impl Pmfs {
     }
 
     /// A file without a name is on the truncate list, like one that has lost its last name.
-    pub(crate) fn create_unnamed_node(&self, call: &Call<'_>, new: &NewNode<'_>) -> Result<Created> {
+    fn create_unnamed(&self, call: &Call<'_>, _dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
         let (ino, addr) = self.take_inode()?;
         let generation = self.generations.next();
         let attr = Attr { nlink: 0, ..new.attr(call.time) };
@@ -189,22 +278,19 @@ impl Pmfs {
         Ok(Created { ino, loaded: self.loaded((ino, generation), addr, attr, tree, 0) })
     }
 
-    pub(crate) fn link_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (above, own) = (node(dir), node(inode));
         let (dir_old, old) = (dir.attr(), inode.attr());
-        let new = Attr { nlink: old.nlink.saturating_add(1), ctime: call.time, ..old };
+        let new = old.with(|a| a.linked(call.time));
         // With its first name it leaves the list.
         let mut list = (old.nlink == 0).then(|| self.list.lock());
         let off = list.as_ref().map(|list| self.unlisting(list, inode.ino())).transpose()?;
         self.stores(|b| {
             let entered = self.enter(b, dir, name, (inode.ino().0, old.kind), None)?;
-            let dir_new = Attr {
-                mtime: call.time,
-                ctime: call.time,
-                size: entered.size,
-                blocks: entered.blocks,
-                ..dir_old
-            };
+            let dir_new = dir_old.with(|a| {
+                a.modified(call.time);
+                (a.size, a.blocks) = (entered.size, entered.blocks);
+            });
             let (dir_tree, tree) = (*above.tree.read(), *own.tree.read());
             let groups = [
                 vec![inode_edit(own.addr, (&old, tree), (&new, tree))],
@@ -224,27 +310,18 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Takes an inode out of the truncate list.
-    fn unlisting(&self, list: &[u64], ino: Ino) -> Result<Edit> {
-        let (addr, next) = self.list_pointer(list, ino)?;
-        Ok(word_edit(addr, ino.0, next))
-    }
-
-    pub(crate) fn unlink_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (above, own) = (node(dir), node(inode));
         let (dir_old, old) = (dir.attr(), inode.attr());
         let is_dir = old.kind == FileKind::Dir;
         let (dir_tree, tree) = (*above.tree.read(), *own.tree.read());
         let place = self.find(dir_tree, dir_old.size, name)?.ok_or(FsError::NoEntry)?;
-        let links = old.links_left();
-        let new = Attr { nlink: links, ctime: call.time, ..old };
-        let dir_new = Attr {
-            mtime: call.time,
-            ctime: call.time,
-            nlink: dir_old.nlink.saturating_sub(is_dir.into()),
-            ..dir_old
-        };
-        let mut list = (links == 0).then(|| self.list.lock());
+        let new = old.with(|a| a.unlinked(call.time));
+        let dir_new = dir_old.with(|a| {
+            a.modified(call.time);
+            a.nlink = a.nlink.saturating_sub(is_dir.into());
+        });
+        let mut list = (new.nlink == 0).then(|| self.list.lock());
         self.stores(|b| {
             let mut last = vec![inode_edit(above.addr, (&dir_old, dir_tree), (&dir_new, dir_tree))];
             if let Some(list) = &list {
@@ -263,30 +340,7 @@ impl Pmfs {
         Ok(())
     }
 
-    /// The list's head, to lead to `ino`.
-    pub(crate) fn head_edit(&self, list: &[u64], ino: u64) -> Edit {
-        word_edit(LIST_HEAD, list.last().copied().unwrap_or(0), ino)
-    }
-
-    pub(crate) fn evict_node(&self, inode: &Inode) -> Result<()> {
-        let own = node(inode);
-        let tree = *own.tree.read();
-        let is_dir = inode.view(|a| a.kind == FileKind::Dir);
-        let mut blocks = Vec::new();
-        self.walk(tree, &mut |block, _, height| {
-            blocks.push((block, height == 0 && !is_dir));
-            Ok(true)
-        })?;
-        {
-            let mut list = self.list.lock();
-            let edit = self.unlisting(&list, inode.ino())?;
-            self.stores(|b| self.transact(b, &[vec![edit]]))?;
-            list.retain(|i| *i != inode.ino().0);
-        }
-        *own.tree.write() = Tree::default();
-        self.nodes.lock().remove(&inode.ino().0);
-        self.give_freed(&blocks)?;
-        self.give_inode(inode.ino());
-        Ok(())
+    fn rename(&self, call: &Call<'_>, rename: &Rename<'_>) -> Result<()> {
+        self.rename_node(call, rename)
     }
 }

@@ -57,13 +57,13 @@ impl Pmfs {
         for (i, links) in [(0, leave), (to, come)] {
             let dir = &mut dirs[i].new.0;
             dir.nlink = dir.nlink.wrapping_add_signed(links);
-            (dir.mtime, dir.ctime) = (call.time, call.time);
+            dir.modified(call.time);
         }
-        moved.new.0.ctime = call.time;
+        moved.new.0.changed(call.time);
         if let Some(t) = &mut target {
-            t.new.0.ctime = call.time;
+            t.new.0.changed(call.time);
             if !r.exchange {
-                t.new.0.nlink = t.old.0.links_left();
+                t.new.0.unlinked(call.time);
             }
         }
         let dies = target.as_ref().is_some_and(|t| t.new.0.nlink == 0);

@@ -209,7 +209,7 @@ impl Names for MemFs {
             let kind = s.node(inode).attr.kind;
             s.enter(dir, name, Entry { ino: inode.ino(), kind, cookie: 0 });
             s.stamp(dir, call.time, |_| ());
-            s.change(inode, |a| (a.nlink, a.ctime) = (a.nlink + 1, call.time));
+            s.change(inode, |a| a.linked(call.time));
             Ok(())
         })
     }
@@ -238,12 +238,12 @@ impl Names for MemFs {
                 Some((t, entry)) if r.exchange => {
                     s.enter(r.from_dir, r.from, entry);
                     s.moved(t, r.to_dir, r.from_dir);
-                    s.change(t, |a| a.ctime = call.time);
+                    s.change(t, |a| a.changed(call.time));
                 }
                 Some((t, _)) => s.unlinked(r.to_dir, t, call.time),
                 None => {}
             }
-            s.change(r.inode, |a| a.ctime = call.time);
+            s.change(r.inode, |a| a.changed(call.time));
             s.stamp(r.from_dir, call.time, |_| ());
             s.stamp(r.to_dir, call.time, |_| ());
             Ok(())
@@ -287,10 +287,7 @@ impl Data for MemFs {
     fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
         assert_exclusive(inode);
         self.step(|s| {
-            s.change(inode, |a| {
-                a.size = a.size.max(pos + len);
-                (a.mtime, a.ctime) = (call.time, call.time);
-            });
+            s.change(inode, |a| a.wrote(pos + len, call.time));
             Ok(())
         })
     }
@@ -328,10 +325,7 @@ impl Data for MemFs {
         self.fault()?;
         self.step(|s| {
             s.overwrite(inode, pos, data);
-            s.change(inode, |a| {
-                a.size = a.size.max(pos + data.len() as u64);
-                (a.mtime, a.ctime) = (call.time, call.time);
-            });
+            s.change(inode, |a| a.wrote(pos + data.len() as u64, call.time));
             Ok(())
         })
     }
@@ -430,7 +424,7 @@ impl Attributes for MemFs {
     }
 
     fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
-        inode.update(|a| a.atime = call.time);
+        inode.update(|a| a.accessed(call.time));
         Ok(())
     }
 
@@ -452,7 +446,7 @@ impl Attributes for MemFs {
                 None => xattrs.remove(name),
             };
             assert!(value.is_some() || old.is_some(), "what does not exist is removed");
-            s.change(inode, |a| a.ctime = call.time);
+            s.change(inode, |a| a.changed(call.time));
             Ok(())
         })
     }

@@ -105,9 +105,6 @@ impl Data for Passthrough {
     }
 
     fn reserve(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
         let how = Allocate::Reserve { keep_size: true };
         self.lower.fallocate(&call.as_root(), &below(inode)?, how, pos, len)
     }
@@ -117,10 +114,7 @@ impl Data for Passthrough {
         if end > inode.size() {
             self.lower.truncate(&call.as_root(), &below(inode)?, end)?;
         }
-        inode.update(|a| {
-            a.size = a.size.max(end);
-            (a.mtime, a.ctime) = (call.time, call.time);
-        });
+        inode.update(|a| a.wrote(end, call.time));
         Ok(())
     }
 
@@ -200,7 +194,7 @@ impl Attributes for Passthrough {
     }
 
     fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
-        inode.update(|a| a.atime = call.time);
+        inode.update(|a| a.accessed(call.time));
         Ok(())
     }
 

@@ -47,27 +47,29 @@ impl Names for Minimal {
     fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let mut tree = self.tree.lock();
         tree.fits(ENTRY)?;
-        tree.change(inode, |a| (a.nlink, a.ctime) = (a.nlink + 1, call.time))?;
+        tree.change(inode, |a| a.linked(call.time))?;
         tree.set(call.time, (dir, name), Some(inode.ino().0), 0)
     }
 
     fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let mut tree = self.tree.lock();
-        tree.change(inode, |a| (a.nlink, a.ctime) = (a.links_left(), call.time))?;
+        tree.change(inode, |a| a.unlinked(call.time))?;
         tree.set(call.time, (dir, name), None, -i32::from(inode.view(|a| a.kind == FileKind::Dir)))
     }
 
     fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let mut tree = self.tree.lock();
         let (old, new) = r.links_moved();
-        let back = r.target.filter(|_| r.exchange).map(|target| target.ino().0);
+        let back = r.exchanged().map(|target| target.ino().0);
         tree.set(call.time, (r.from_dir, r.from), back, old)?;
         tree.set(call.time, (r.to_dir, r.to), Some(r.inode.ino().0), new)?;
-        if let Some(target) = r.target {
-            let left = if r.exchange { target.view(|a| a.nlink) } else { target.view(Attr::links_left) };
-            tree.change(target, |a| (a.nlink, a.ctime) = (left, call.time))?;
+        if let Some(target) = r.replaced() {
+            tree.change(target, |a| a.unlinked(call.time))?;
         }
-        tree.change(r.inode, |a| a.ctime = call.time)
+        for moved in r.exchanged().into_iter().chain([r.inode]) {
+            tree.change(moved, |a| a.changed(call.time))?;
+        }
+        Ok(())
     }
 }
 
@@ -94,8 +96,7 @@ impl Data for Minimal {
     }
 
     fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        let wrote = |a: &mut Attr| (a.size, a.mtime, a.ctime) = (a.size.max(pos + len), call.time, call.time);
-        self.tree.lock().change(inode, wrote)
+        self.tree.lock().change(inode, |a| a.wrote(pos + len, call.time))
     }
 
     fn write_pages(&self, _: &Call<'_>, inode: &Inode, dirty: &[DirtyPage], _: WriteBackCause) -> Result<()> {
@@ -130,7 +131,7 @@ impl Attributes for Minimal {
     }
 
     fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
-        self.tree.lock().change(inode, |a| a.atime = call.time)
+        self.tree.lock().change(inode, |a| a.accessed(call.time))
     }
 }
 

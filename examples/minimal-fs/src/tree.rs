@@ -42,7 +42,7 @@ impl Tree {
     }
 
     /// Changes attributes, in memory and in the tree.
-    pub fn change(&mut self, inode: &Inode, change: impl FnOnce(&mut Attr)) -> Result<()> {
+    pub fn change<T>(&mut self, inode: &Inode, change: impl FnOnce(&mut Attr) -> T) -> Result<()> {
         let node = self.node(inode)?;
         inode.update(change);
         inode.update(|a| a.blocks = node.pages.len() as u64 * (SIZE / 512));
@@ -64,7 +64,10 @@ impl Tree {
             entries.insert(at, (name.to_vec(), ino));
             self.nodes.get_mut(&ino).ok_or(FsError::Stale)?.parent = dir.ino().0;
         }
-        self.change(dir, |a| (a.mtime, a.ctime, a.nlink) = (now, now, a.nlink.saturating_add_signed(dirs)))
+        self.change(dir, |a| {
+            a.modified(now);
+            a.nlink = a.nlink.saturating_add_signed(dirs);
+        })
     }
 
     pub fn free(&self) -> u64 {

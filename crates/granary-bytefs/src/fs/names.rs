@@ -2,7 +2,7 @@
 
 use crate::ByteFs;
 use crate::node::node;
-use granary_fs::{Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Names, NewNode, Rename, Result};
+use granary_fs::{Call, Created, DirEntry, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_sim::cpu;
 
 impl Names for ByteFs {
@@ -29,10 +29,7 @@ impl Names for ByteFs {
     }
 
     fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
-        match node(dir).kind {
-            FileKind::Dir => Ok(Ino(node(dir).body.lock().parent as u64)),
-            _ => Err(FsError::NotDir),
-        }
+        Ok(Ino(node(dir).body.lock().parent as u64))
     }
 
     fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {

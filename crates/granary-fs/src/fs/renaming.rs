@@ -27,11 +27,21 @@ pub struct Rename<'a> {
     pub to: &'a [u8],
     /// What the new name stood for: replaced (an empty directory, or a non-directory), or exchanged.
     pub target: Option<&'a Inode>,
-    /// Exchange instead of replace.
+    /// Exchange instead of replace: there is a target then.
     pub exchange: bool,
 }
 
-impl Rename<'_> {
+impl<'a> Rename<'a> {
+    /// What goes back to the old name, where two names are exchanged.
+    pub fn exchanged(&self) -> Option<&'a Inode> {
+        self.target.filter(|_| self.exchange)
+    }
+
+    /// What loses the new name, where something is replaced.
+    pub fn replaced(&self) -> Option<&'a Inode> {
+        self.target.filter(|_| !self.exchange)
+    }
+
     /// How the links of the old and of the new directory change (both, where they are one): directories go and come.
     pub fn links_moved(&self) -> (i32, i32) {
         let is_dir = |inode: &Inode| i32::from(inode.view(|a| a.kind) == FileKind::Dir);

@@ -29,9 +29,6 @@ impl Attributes for Spfs {
         match &mut *state {
             State::Bypass => self.lower.setattr(call, &node.below()?, &all)?,
             State::Tiered(t) => {
-                if size.is_some_and(|size| size > self.lower.features().max_file_size) {
-                    return Err(FsError::TooBig);
-                }
                 let rest = Change { size: None, ..all };
                 match &lower {
                     Some(lower) if rest != Change::NOTHING => self.lower.setattr(call, lower, &rest)?,
@@ -65,7 +62,7 @@ impl Attributes for Spfs {
     }
 
     fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
-        inode.update(|a| a.atime = call.time);
+        inode.update(|a| a.accessed(call.time));
         // The vfs above has decided that it moves; below nobody reads for a program.
         let node = node::of(inode);
         if node.is_alone()

@@ -113,7 +113,7 @@ impl State {
     }
 
     /// Changes the attributes in memory and on media.
-    pub(super) fn change(&mut self, inode: &Inode, change: impl FnOnce(&mut Attr)) {
+    pub(super) fn change<T>(&mut self, inode: &Inode, change: impl FnOnce(&mut Attr) -> T) {
         let node = self.node(inode);
         let blocks = node.blocks.len() as u64 * 8;
         node.attr = inode.update(|a| {
@@ -126,7 +126,7 @@ impl State {
     /// A directory's entries changed.
     pub(super) fn stamp(&mut self, dir: &Inode, time: Time, more: impl FnOnce(&mut Attr)) {
         self.change(dir, |a| {
-            (a.mtime, a.ctime) = (time, time);
+            a.modified(time);
             more(a);
         });
     }
@@ -152,8 +152,8 @@ impl State {
         let is_dir = node.attr.kind == FileKind::Dir;
         assert!(node.entries.is_empty(), "a directory with entries is removed");
         self.change(inode, |a| {
-            a.nlink = if is_dir { 0 } else { a.nlink - 1 };
-            a.ctime = time;
+            assert!(a.nlink > 0, "a name is removed that nobody counted");
+            a.unlinked(time);
         });
         self.change(dir, |a| a.nlink -= u32::from(is_dir));
     }

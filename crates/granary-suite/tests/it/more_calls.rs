@@ -3,7 +3,7 @@
 use granary_fs::{Allocate, Call, Caller, Cred, FsError, Life, SetXattr, Space};
 use granary_sim::{World, WorldConfig};
 use granary_suite::memfs::{MemFs, MemFsConfig};
-use granary_units::{Dest, Payload};
+use granary_units::{Dest, Nanos, Payload};
 use granary_vfs::{Atime, OpenFlags, Posix, Process, Vfs, VfsConfig, Whence};
 use std::sync::Arc;
 
@@ -222,6 +222,51 @@ fn each_system_call_counts_one() {
         did();
         let each: Vec<u64> = calls.windows(2).map(|w| w[1] - w[0]).collect();
         assert_eq!(each, [2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        p.exit();
+    });
+}
+
+/// A clock that moves with every nanosecond of work, and a file system that takes its time.
+fn exact() -> (VfsConfig, MemFsConfig) {
+    let media = MemFsConfig { latency: Nanos::from_micros(10), ..MemFsConfig::default() };
+    (VfsConfig { tick: Nanos(1), ..VfsConfig::default() }, media)
+}
+
+#[test]
+fn all_that_a_rename_changes_has_one_time_and_so_has_the_whiteout() {
+    let (config, media) = exact();
+    with_vfs(config, media, |_, vfs, mut p| {
+        let fd = create(&mut p, "/old", 1);
+        p.close(fd).expect("open");
+        let (root, caller) = (vfs.root(), Caller::from(Cred::ROOT));
+        let names = ((&root, &b"old"[..]), (&root, &b"new"[..]));
+        vfs.rename_leaving_whiteout(&caller, names.0, names.1, false).expect("renames");
+        let dir = p.stat("/").expect("there").attr;
+        let (moved, left) = (p.stat("/new").expect("there").attr, p.lstat("/old").expect("there").attr);
+        assert_eq!([moved.ctime, left.ctime, left.mtime, dir.mtime], [dir.ctime; 4]);
+        drop(root);
+        p.exit();
+    });
+}
+
+#[test]
+fn a_file_that_inherits_lists_has_one_time_with_a_name_and_without() {
+    let (config, media) = exact();
+    with_vfs(config, media, |_, _, mut p| {
+        // Owner, user 5, group and others may all, and so may what is made here.
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, id) in [(1u16, u32::MAX), (2, 5), (4, u32::MAX), (0x10, u32::MAX), (0x20, u32::MAX)] {
+            list.extend([tag.to_le_bytes(), 7u16.to_le_bytes()].concat());
+            list.extend(id.to_le_bytes());
+        }
+        p.setxattr("/", b"system.posix_acl_default", &list, SetXattr::Any).expect("sets");
+        let named = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o666).expect("creates");
+        let unnamed = p.open_unnamed("/", OpenFlags::RDWR, 0o666).expect("creates");
+        for fd in [named, unnamed] {
+            let made = p.fstat(fd).expect("open").attr;
+            assert_eq!([made.atime, made.mtime], [made.ctime; 2]);
+        }
+        assert!(!p.listxattr("/f").expect("reads").is_empty(), "it has a list");
         p.exit();
     });
 }

@@ -5,7 +5,7 @@ use super::io::OpenFile;
 use super::namespace::NewFile;
 use super::node::{Node, NodeRef};
 use crate::posix::OpenFlags;
-use granary_fs::{Caller, FsError, NewNode, Result};
+use granary_fs::{Call, Caller, FsError, NewNode, Result};
 use granary_units::{Dest, Payload};
 
 /// Bytes copied at once.
@@ -98,10 +98,12 @@ impl Vfs {
             if dir.is_orphan() {
                 return Err(FsError::NoEntry);
             }
-            let (new, lists) = self.may_create(caller, owner, dir, new)?;
-            let node = self.make_unnamed(caller, dir, &new)?;
+            let (new, lists) = self.may_create(&self.call(caller), owner, dir, new)?;
+            // One instant for the file and its lists.
+            let call = &self.call(caller);
+            let node = self.make_unnamed(call, dir, &new)?;
             // Where that fails it goes with its only user.
-            self.set_lists(&self.call(caller), &node, &lists)?;
+            self.set_lists(call, &node, &lists)?;
             node
         };
         self.reap();
@@ -109,10 +111,9 @@ impl Vfs {
     }
 
     /// Makes a file without a name. The directory is locked.
-    pub(super) fn make_unnamed(&self, caller: &Caller, dir: &NodeRef, new: &NewNode<'_>) -> Result<NodeRef> {
-        let call = self.call(caller);
+    pub(super) fn make_unnamed(&self, call: &Call<'_>, dir: &NodeRef, new: &NewNode<'_>) -> Result<NodeRef> {
         let _birth = self.births.read();
-        let made = self.with_space(&call, dir, || self.fs.create_unnamed(&call, dir, new))?;
+        let made = self.with_space(call, dir, || self.fs.create_unnamed(call, dir, new))?;
         let node = Node::new(&self.names, made.ino, made.loaded);
         node.set_unnamed(true);
         self.effects.mark();

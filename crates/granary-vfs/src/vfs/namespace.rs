@@ -107,13 +107,14 @@ impl Vfs {
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<NodeRef> {
-        let (new, lists) = self.may_create(caller, owner, dir, new)?;
-        let call = self.call(caller);
+        let (new, lists) = self.may_create(&self.call(caller), owner, dir, new)?;
+        // One instant for the file and its lists.
+        let call = &self.call(caller);
         let _birth = self.births.read();
-        let made = self.with_space(&self.call(caller), dir, || self.fs.create(&call, dir, name, &new))?;
+        let made = self.with_space(call, dir, || self.fs.create(call, dir, name, &new))?;
         let node = Node::new(&self.names, made.ino, made.loaded);
-        if let Err(e) = self.set_lists(&call, &node, &lists) {
-            let _ = self.fs.unlink(&call, dir, name, &node).and_then(|()| self.fs.evict(&call, &node));
+        if let Err(e) = self.set_lists(call, &node, &lists) {
+            let _ = self.fs.unlink(call, dir, name, &node).and_then(|()| self.fs.evict(call, &node));
             return Err(e);
         }
         if new.kind == FileKind::Dir {
@@ -126,15 +127,15 @@ impl Vfs {
     /// Whether a file may be made in `dir`, and what it is with what it inherits: itself, its access control lists.
     pub(super) fn may_create<'a>(
         &self,
-        caller: &Caller,
+        call: &Call<'_>,
         (uid, gid): (u32, u32),
         dir: &NodeRef,
         new: &NewFile<'a>,
     ) -> Result<(NewNode<'a>, Lists)> {
         let above = dir.attr();
-        self.allow_locked(&self.call(caller), dir, Access::WRITE | Access::EXEC)?;
+        self.allow_locked(call, dir, Access::WRITE | Access::EXEC)?;
         let is_device = matches!(new.kind, FileKind::CharDev | FileKind::BlockDev);
-        if is_device && caller.cred.uid != 0 {
+        if is_device && call.cred.uid != 0 {
             return Err(FsError::NotPermitted);
         }
         if new.kind == FileKind::Dir && self.is_full_of_dirs(&above) {
@@ -145,11 +146,11 @@ impl Vfs {
         }
         let c = costs();
         cpu(c.inode_op + c.namespace_op);
-        let (mode, gid) = perm::inherit(&caller.cred, gid, &above, new.kind, new.mode);
+        let (mode, gid) = perm::inherit(call.cred, gid, &above, new.kind, new.mode);
         let NewFile { kind, rdev, target, direct_sync, .. } = *new;
         // Linux (do_mknodat): pipes and sockets have none, whatever the caller says.
         let rdev = if is_device { rdev } else { 0 };
-        let Inherited { mode, lists } = self.inherit_acls(&self.call(caller), dir, kind, mode)?;
+        let Inherited { mode, lists } = self.inherit_acls(call, dir, kind, mode)?;
         Ok((NewNode { kind, mode, uid, gid, rdev, target, direct_sync }, lists))
     }
 
@@ -189,7 +190,8 @@ impl Vfs {
             }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
-            self.with_space(&self.call(caller), node, || self.fs.link(&self.call(caller), dir, name, node))?;
+            let call = &self.call(caller);
+            self.with_space(call, node, || self.fs.link(call, dir, name, node))?;
             node.set_unnamed(false);
             self.names.set(dir, name, Some(node.ino()));
             self.effects.mark();

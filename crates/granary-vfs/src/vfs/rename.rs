@@ -176,9 +176,11 @@ impl Vfs {
         } else {
             self.keeps_its_own_links(from.dir, leave + come)?;
         }
+        // One instant for all that this call changes, the whiteout too.
+        let call = &self.call(caller);
         // First what may find no space.
-        let whiteout = leaves_whiteout.then(|| self.whiteout(caller, from.dir)).transpose()?;
-        self.fs.rename(&self.call(caller), &rename)?;
+        let whiteout = leaves_whiteout.then(|| self.whiteout(call, from.dir)).transpose()?;
+        self.fs.rename(call, &rename)?;
         let back = target.as_ref().filter(|_| flags.exchange);
         let old_name = (&**from.dir, from.name, back.map(|t| t.ino()));
         self.names.set_two(old_name, (&**to.dir, to.name, Some(source.ino())));
@@ -190,7 +192,7 @@ impl Vfs {
             back.set_parent(Some(from.dir.clone()));
         }
         if let Some(whiteout) = whiteout {
-            let link = || self.fs.link(&self.call(caller), from.dir, from.name, &whiteout);
+            let link = || self.fs.link(call, from.dir, from.name, &whiteout);
             self.with_space(call, from.dir, link)?;
             whiteout.set_unnamed(false);
             self.names.set(from.dir, from.name, Some(whiteout.ino()));
@@ -200,10 +202,10 @@ impl Vfs {
     }
 
     /// A whiteout without a name, which goes with its last user unless it gets one. The directory is locked.
-    fn whiteout(&self, caller: &Caller, dir: &NodeRef) -> Result<NodeRef> {
+    fn whiteout(&self, call: &Call<'_>, dir: &NodeRef) -> Result<NodeRef> {
         let new = NewFile { kind: FileKind::CharDev, mode: 0, rdev: 0, target: b"", direct_sync: false };
-        let (new, _) = self.may_create(caller, (caller.cred.uid, caller.cred.gid), dir, &new)?;
-        self.make_unnamed(caller, dir, &new)
+        let (new, _) = self.may_create(call, (call.cred.uid, call.cred.gid), dir, &new)?;
+        self.make_unnamed(call, dir, &new)
     }
 
     fn lock_parents<'a>(&self, call: &Call<'_>, from: &'a NodeRef, to: &'a NodeRef) -> Result<Locks<'a>> {

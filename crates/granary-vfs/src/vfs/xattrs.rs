@@ -74,13 +74,10 @@ impl Vfs {
                 _ => {}
             }
         }
+        let call = self.call(caller);
         match Which::of(name) {
-            Some(which) => {
-                self.set_acl(&Call { cred: somebody, ..self.call(caller) }, node, which, Some(value))?
-            }
-            None => self.with_space(&self.call(caller), node, || {
-                self.fs.setxattr(&self.call(caller), node, name, Some(value))
-            })?,
+            Some(which) => self.set_acl(&Call { cred: somebody, ..call }, node, which, Some(value))?,
+            None => self.with_space(&call, node, || self.fs.setxattr(&call, node, name, Some(value)))?,
         }
         self.effects.mark();
         Ok(())

@@ -1,11 +1,13 @@
 //! [`Life`] of [`F2fs`]: mount, inodes in memory, unmount.
 
-use super::LINK_MAX;
 use crate::layout::node::ROOT_INO;
 use crate::node::node;
 use crate::{F2fs, MAX_FILE_SIZE, Unsynced};
 use granary_fs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Most hard links (F2FS_LINK_MAX is 2^32 - 1; ours leaves room for the count itself).
+pub(crate) const LINK_MAX: u32 = u32::MAX - 1;
 
 impl Life for F2fs {
     granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach);

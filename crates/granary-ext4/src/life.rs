@@ -1,14 +1,18 @@
 //! [`Life`] of [`Ext4`]: mount, inodes in memory, unmount.
 
-use super::LINK_MAX;
 use crate::layout::inode::ROOT_INO;
-use crate::layout::superblock::{CLEAN, CLEAN_LOOSE};
+use crate::layout::superblock::{CLEAN, CLEAN_LOOSE, DIRTY, Superblock};
 use crate::options::DataMode;
 use crate::{Ext4, MAX_FILE_SIZE};
+use granary_device::Structure;
 use granary_fs::{
     CachePolicy, Call, DirtyPages, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result,
 };
+use granary_units::{Lpa, Page};
 use std::sync::Weak;
+
+/// Most hard links (EXT4_LINK_MAX); a directory that would have more stops counting (namei.rs).
+pub(crate) const LINK_MAX: u32 = 65000;
 
 impl Life for Ext4 {
     granary_fs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory);
@@ -78,5 +82,26 @@ impl Life for Ext4 {
 
     fn check(&self, _call: &Call<'_>) -> Result<Vec<String>> {
         self.check_all()
+    }
+}
+
+impl Ext4 {
+    /// Writes the superblock past the journal, as mount and unmount do.
+    pub(crate) fn write_superblock(&self, state: u32) -> Result<()> {
+        let free_blocks = self.groups.space().free;
+        let free_inodes = self.groups.free_inodes() as u32;
+        let page = self.superblock.change(|b| {
+            let mut sb = Superblock::parse(b)?;
+            sb.state = state.into();
+            sb.free_blocks = free_blocks.into();
+            sb.free_inodes = free_inodes.into();
+            if state == DIRTY {
+                sb.mounts = sb.mounts.get().wrapping_add(1).into();
+            }
+            sb.store(b);
+            Ok::<_, granary_fs::FsError>(Page::from_bytes(b))
+        })?;
+        self.port.write(Lpa(0), &[page], Structure::Superblock)?;
+        self.journal.flush()
     }
 }

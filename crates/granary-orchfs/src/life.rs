@@ -1,9 +1,11 @@
 //! [`Life`] of [`OrchFs`]: inodes in memory, unmount.
 
+use crate::layout::Area;
 use crate::mkfs::ROOT;
 use crate::node::node;
+use crate::unit::Unit;
 use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs, Partition};
-use granary_fs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use granary_fs::{Attr, CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Life for OrchFs {
@@ -42,8 +44,32 @@ impl Life for OrchFs {
         self.load_node(ino)
     }
 
+    /// Frees an inode without links, and all that it has.
     fn evict(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
-        self.free_inode(call.process, inode)
+        let process = call.process;
+        let node = node(inode);
+        let mut state = node.state.write();
+        let mut tx = crate::tx::Tx::new(self);
+        crate::mount::reach(node, &state, &mut |area, number| {
+            if area != Area::Inode {
+                tx.free(area, number);
+            }
+            Ok(())
+        })?;
+        tx.put_free_inode(node.ino.0);
+        tx.commit_as_holder(node.ino.0, process)?;
+        node.gone.store(true, Relaxed);
+        {
+            let mut victims = self.victims.lock();
+            state
+                .tree
+                .range(0, u64::MAX)
+                .for_each(|(block, _)| victims.touch(node.ino.0, block, &Unit::Hole));
+        }
+        *state = Default::default();
+        self.nodes.lock().remove(&node.ino.0);
+        inode.update(|a| *a = Attr { blocks: 0, ..*a });
+        Ok(())
     }
 
     fn release(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {

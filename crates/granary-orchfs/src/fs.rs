@@ -1,7 +1,0 @@
-//! [`OrchFs`](crate::OrchFs) as the vfs sees it: the traits of [`granary_fs::FileSystem`].
-
-mod attributes;
-mod data;
-mod life;
-mod names;
-mod space;
