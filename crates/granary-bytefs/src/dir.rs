@@ -58,7 +58,7 @@ pub struct Found {
 }
 
 /// Where a new entry goes.
-pub struct Place {
+pub struct DentryPlace {
     slot: u32,
     slots: u32,
     block: Arc<Block>,
@@ -111,7 +111,7 @@ impl Dir {
         Box::default()
     }
 
-    fn enter(&mut self, name: &[u8], place: &Place, ino: u32) {
+    fn enter(&mut self, name: &[u8], place: &DentryPlace, ino: u32) {
         if place.area == 0 {
             if let Some((slot, slots, _)) = &place.skipped {
                 self.free[*slots as usize - 1].push(*slot);
@@ -296,7 +296,7 @@ impl Core {
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed; drive errors.
-    pub fn plan_entry(&self, tx: &mut Tx<'_>, node: &Node, name: &[u8], claim: Claim) -> Result<Place> {
+    pub fn plan_entry(&self, tx: &mut Tx<'_>, node: &Node, name: &[u8], claim: Claim) -> Result<DentryPlace> {
         let (passed, hashed) = work::passed(names(node), true);
         tx.work(work::insert(passed, hashed));
         let slots = dentry::slots_for(name.len());
@@ -326,7 +326,7 @@ impl Core {
         if let Some((slot, _, before)) = &skipped {
             tx.touch_lines(before, slot % SLOTS_PER_BLOCK, 1);
         }
-        Ok(Place { slot, slots, block, area, skipped, half })
+        Ok(DentryPlace { slot, slots, block, area, skipped, half })
     }
 
     fn dir_block_of(&self, node: &Node, slot: u32) -> Result<Arc<Block>> {
@@ -385,7 +385,7 @@ impl Core {
     }
 
     /// Writes an entry where [`Core::plan_entry`] put it. Lines locked.
-    pub fn put_entry(&self, node: &Node, place: &Place, name: &[u8], ino: u32, kind: FileKind) {
+    pub fn put_entry(&self, node: &Node, place: &DentryPlace, name: &[u8], ino: u32, kind: FileKind) {
         let at = offset(place.slot);
         let len = place.slots as usize * SLOT_SIZE;
         let line = line_of(place.block.lpa().0, place.slot);

@@ -10,7 +10,7 @@
 //! A directory that moves to another parent also changes the cold half of its inode (`parent`).
 
 use crate::core::Core;
-use crate::dir::{Found, Place};
+use crate::dir::{DentryPlace, Found};
 use crate::journal::Tx;
 use crate::namespace::{Removal, lock_all};
 use crate::node::{Half, node};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// How the names change.
 enum Way {
     InPlace,
-    Move(Place),
+    Move(DentryPlace),
     Replace(Found, Removal),
     Exchange(Found),
 }

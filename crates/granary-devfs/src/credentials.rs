@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// What the table says of a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct CredentialEntry {
     /// The process that runs there.
     pub process: u32,
     /// Its user and groups.
@@ -38,7 +38,7 @@ pub enum Check {
 #[derive(Clone, Debug)]
 pub struct Doorbell {
     cpu: u16,
-    snapshot: Option<Entry>,
+    snapshot: Option<CredentialEntry>,
 }
 
 /// Why a command is not admitted.
@@ -53,7 +53,7 @@ pub enum Refused {
 /// The table, in the drive's memory.
 #[derive(Debug, Default)]
 pub struct CredentialTable {
-    entries: BTreeMap<u16, Entry>,
+    entries: BTreeMap<u16, CredentialEntry>,
     down_calls: u64,
 }
 
@@ -61,7 +61,7 @@ impl CredentialTable {
     /// The scheduler puts a process on a processor.
     pub fn down_call(&mut self, cpu: u16, process: u32, cred: &Cred) {
         let epoch = self.entries.get(&cpu).map_or(0, |e| e.epoch) + 1;
-        self.entries.insert(cpu, Entry { process, cred: cred.clone(), epoch });
+        self.entries.insert(cpu, CredentialEntry { process, cred: cred.clone(), epoch });
         self.down_calls += 1;
     }
 

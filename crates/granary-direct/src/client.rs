@@ -4,7 +4,7 @@
 //! speak through [`Segment`] and [`crate::socket`].
 
 use crate::channel::spins;
-use crate::place::Place;
+use crate::place::PathPlace;
 use crate::segment::{DATA, Segment};
 use crate::socket::{ask_channel, connect_through, is_connected, refusal};
 use crate::wire::{Answer, Attributes, Command, FOLLOW, Op, SeeKernel};
@@ -82,8 +82,8 @@ impl Connection {
     pub fn at(
         &self,
         command: &Command,
-        place: Place<'_>,
-        second: Option<Place<'_>>,
+        place: PathPlace<'_>,
+        second: Option<PathPlace<'_>>,
     ) -> Result<Answer, Refused> {
         let put = || {
             let end = place.put(&self.segment, 0)?;
@@ -96,7 +96,7 @@ impl Connection {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn symlink(&self, target: &[u8], place: Place<'_>) -> Result<(), Refused> {
+    pub fn symlink(&self, target: &[u8], place: PathPlace<'_>) -> Result<(), Refused> {
         let put = || {
             let at = place.put(&self.segment, 0)?;
             let end = Some(at + target.len()).filter(|end| *end <= DATA)?;
@@ -110,7 +110,7 @@ impl Connection {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn readlink(&self, place: Place<'_>) -> Result<Vec<u8>, Refused> {
+    pub fn readlink(&self, place: PathPlace<'_>) -> Result<Vec<u8>, Refused> {
         let mut target = Vec::new();
         let put = || place.put(&self.segment, 0).map(|end| end as u32);
         self.with(&Command::new(Op::Readlink), put, |answer| {
@@ -146,7 +146,8 @@ impl Connection {
     /// See [`Refused`].
     pub fn create(&self, path: &[u8], flags: u32, mode: u32) -> Result<(u32, Attributes), Refused> {
         let command = Command { flags, pos: mode.into(), ..Command::new(Op::Create) };
-        self.at(&command, Place::at_root(path), None).map(|answer| (answer.result as u32, answer.attributes))
+        self.at(&command, PathPlace::at_root(path), None)
+            .map(|answer| (answer.result as u32, answer.attributes))
     }
 
     /// [`Op::StatPath`].
@@ -155,7 +156,7 @@ impl Connection {
     /// See [`Refused`].
     pub fn stat(&self, path: &[u8], follow: bool) -> Result<Attributes, Refused> {
         let command = Command { flags: if follow { FOLLOW } else { 0 }, ..Command::new(Op::StatPath) };
-        self.at(&command, Place::at_root(path), None).map(|answer| answer.attributes)
+        self.at(&command, PathPlace::at_root(path), None).map(|answer| answer.attributes)
     }
 
     /// [`Op::Stat`].

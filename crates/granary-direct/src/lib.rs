@@ -39,7 +39,7 @@ pub mod versions;
 pub mod wire;
 
 pub use client::{Connection, Refused};
-pub use place::Place;
+pub use place::PathPlace;
 pub use wire::{Answer, Attributes, Command, Op, SeeKernel};
 
 /// The variable that tells a program's library where the server's socket is.

@@ -1,4 +1,4 @@
-//! [`Place`]: where a name is, as a program says it.
+//! [`PathPlace`]: where a name is, as a program says it.
 //!
 //! ```text
 //!   in the data area:  ino 8 | bytes of base 4 | bytes of path 4 | base | path          a second one, or other bytes, may follow
@@ -17,7 +17,7 @@ pub const LONGEST: usize = 4096;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct PathPlace<'a> {
     /// The directory that the path begins at, from the mount's root; empty: the root.
     pub base: &'a [u8],
     /// Its number as `stat(2)` shows it; 0: whatever is there.
@@ -26,10 +26,10 @@ pub struct Place<'a> {
     pub path: &'a [u8],
 }
 
-impl<'a> Place<'a> {
+impl<'a> PathPlace<'a> {
     /// A path from the mount's root.
-    pub fn at_root(path: &'a [u8]) -> Place<'a> {
-        Place { base: b"", ino: 0, path }
+    pub fn at_root(path: &'a [u8]) -> PathPlace<'a> {
+        PathPlace { base: b"", ino: 0, path }
     }
 
     /// Bytes that it takes in the data area.
@@ -54,13 +54,13 @@ impl<'a> Place<'a> {
     }
 
     /// The one at the beginning of these bytes, and what is behind it. `None`: they are none.
-    pub fn parse(bytes: &'a [u8]) -> Option<(Place<'a>, &'a [u8])> {
+    pub fn parse(bytes: &'a [u8]) -> Option<(PathPlace<'a>, &'a [u8])> {
         let (head, rest) = bytes.split_at_checked(HEAD)?;
         let ino = u64::from_ne_bytes(*head.first_chunk()?);
         let len = |at: usize| head[at..].first_chunk().map(|b| u32::from_ne_bytes(*b) as usize);
         let (base, rest) = rest.split_at_checked(len(8).filter(|n| *n < LONGEST)?)?;
         let (path, rest) = rest.split_at_checked(len(12).filter(|n| *n < LONGEST)?)?;
-        Some((Place { base, ino, path }, rest))
+        Some((PathPlace { base, ino, path }, rest))
     }
 }
 
@@ -71,20 +71,20 @@ mod tests {
     #[test]
     fn two_places_come_out_as_they_went_in_and_nothing_else_is_one() {
         let (segment, _file) = Segment::make().expect("made");
-        let first = Place { base: b"a/b", ino: 77, path: b"../c" };
-        let second = Place::at_root(b"x");
+        let first = PathPlace { base: b"a/b", ino: 77, path: b"../c" };
+        let second = PathPlace::at_root(b"x");
         let end = second.put(&segment, first.put(&segment, 0).expect("fits")).expect("fits");
         let mut bytes = vec![0; end];
         segment.data(&mut bytes);
-        let (one, rest) = Place::parse(&bytes).expect("a place");
+        let (one, rest) = PathPlace::parse(&bytes).expect("a place");
         assert_eq!(one, first);
-        assert_eq!(Place::parse(rest), Some((second, &b""[..])));
+        assert_eq!(PathPlace::parse(rest), Some((second, &b""[..])));
         for cut in 0..rest.len() {
-            assert_eq!(Place::parse(&rest[..cut]), None, "{cut} bytes of it");
+            assert_eq!(PathPlace::parse(&rest[..cut]), None, "{cut} bytes of it");
         }
         let long = vec![b'x'; LONGEST];
-        assert_eq!(Place::at_root(&long).put(&segment, 0), None);
+        assert_eq!(PathPlace::at_root(&long).put(&segment, 0), None);
         bytes[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert_eq!(Place::parse(&bytes), None);
+        assert_eq!(PathPlace::parse(&bytes), None);
     }
 }

@@ -14,7 +14,7 @@
 use crate::Ext4;
 use crate::alloc::{clear_range, empty_blocks, get, set_range};
 use crate::extents::Mapping;
-use crate::layout::extent::Entry;
+use crate::layout::extent::ExtentEntry;
 use crate::layout::group::{BLOCK_UNINIT, INODE_UNINIT};
 use crate::layout::htree::{self, Form, name_hash};
 use crate::layout::inode::{EXTENTS, FIRST_INO, INDEX, INODES_PER_BLOCK, JOURNAL_INO, ROOT_INO, RawInode};
@@ -263,7 +263,7 @@ impl Checker<'_> {
 
     /// Blocks beyond a file's end are what fallocate reserved: unwritten or zero. (Once there was a recovery they become so when
     /// the inode is loaded.)
-    fn beyond(&mut self, ino: u32, size: u64, e: &Entry) -> Result<()> {
+    fn beyond(&mut self, ino: u32, size: u64, e: &ExtentEntry) -> Result<()> {
         let reach = size.div_ceil(BLOCK_SIZE as u64).min(u32::MAX as u64) as u32;
         let skip = reach.saturating_sub(e.key);
         if e.unwritten {

@@ -19,7 +19,7 @@ use crate::alloc::{Purpose, Wanted};
 use crate::extents::{Mapping, Owner};
 use crate::journal::Handle;
 use crate::layout::dirent::{self, AFTER_DOTS};
-use crate::layout::extent::Entry as Extent;
+use crate::layout::extent::ExtentEntry as Extent;
 use crate::layout::htree::{self, Form, name_hash};
 use crate::layout::inode::INDEX;
 use crate::layout::{BLOCK_SIZE, corrupt};

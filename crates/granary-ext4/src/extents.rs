@@ -18,7 +18,7 @@
 use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
 use crate::journal::Handle;
-use crate::layout::extent::{self as node_bytes, Entry, MAX_LEN, ROOT_MAX};
+use crate::layout::extent::{self as node_bytes, ExtentEntry, MAX_LEN, ROOT_MAX};
 use crate::layout::inode::ROOT_SIZE;
 use crate::layout::{BLOCKS_PER_GROUP, corrupt};
 use crate::node::Node;
@@ -77,14 +77,14 @@ impl Owner<'_> {
 }
 
 /// Looks for `key` in a node: the entry at or before it, and the key after that.
-fn step(bytes: &[u8], key: u32) -> (Option<Entry>, u32, u16) {
+fn step(bytes: &[u8], key: u32) -> (Option<ExtentEntry>, u32, u16) {
     let i = node_bytes::search(bytes, key);
     let after = i.map_or(0, |i| i + 1);
     let bound = if after < node_bytes::count(bytes) { node_bytes::entry(bytes, after).key } else { u32::MAX };
     (i.map(|i| node_bytes::entry(bytes, i)), bound, node_bytes::depth(bytes))
 }
 
-fn mapping(found: Option<Entry>, bound: u32, key: u32) -> Mapping {
+fn mapping(found: Option<ExtentEntry>, bound: u32, key: u32) -> Mapping {
     match found {
         Some(e) if key - e.key < e.len => {
             let rest = e.part(key, e.key + e.len);
@@ -95,12 +95,12 @@ fn mapping(found: Option<Entry>, bound: u32, key: u32) -> Mapping {
 }
 
 /// Most blocks of an extent like this one.
-fn longest(e: Entry) -> u32 {
+fn longest(e: ExtentEntry) -> u32 {
     if e.unwritten { MAX_LEN - 1 } else { MAX_LEN }
 }
 
 /// Whether `a` is continued by `b`, logically and physically.
-fn joins(a: Entry, b: Entry) -> bool {
+fn joins(a: ExtentEntry, b: ExtentEntry) -> bool {
     let touch = a.key + a.len == b.key && a.start + a.len as u64 == b.start;
     touch && a.unwritten == b.unwritten && a.len + b.len <= longest(a)
 }
@@ -111,23 +111,23 @@ fn set_kind(leaf: &mut [u8], index: usize, from: u32, to: u32, unwritten: bool) 
     let e = node_bytes::entry(leaf, index);
     let end = e.key + e.len;
     node_bytes::remove(leaf, index);
-    let parts = [e.part(e.key, from), Entry { unwritten, ..e.part(from, to) }, e.part(to, end)];
+    let parts = [e.part(e.key, from), ExtentEntry { unwritten, ..e.part(from, to) }, e.part(to, end)];
     parts.into_iter().filter(|p| p.len > 0).all(|p| put(leaf, node_bytes::search(leaf, p.key), p))
 }
 
 /// Puts an extent into a leaf after entry `index`, merging where it continues a neighbour. False = no room.
-fn put(leaf: &mut [u8], index: Option<usize>, e: Entry) -> bool {
+fn put(leaf: &mut [u8], index: Option<usize>, e: ExtentEntry) -> bool {
     let next = index.map_or(0, |i| i + 1);
     let right =
         (next < node_bytes::count(leaf)).then(|| node_bytes::entry(leaf, next)).filter(|r| joins(e, *r));
     let left = index.map(|i| (i, node_bytes::entry(leaf, i))).filter(|(_, l)| joins(*l, e));
     match (left, right) {
         (Some((i, l)), Some(r)) if l.len + e.len + r.len <= longest(e) => {
-            node_bytes::set(leaf, i, Entry { len: l.len + e.len + r.len, ..l });
+            node_bytes::set(leaf, i, ExtentEntry { len: l.len + e.len + r.len, ..l });
             node_bytes::remove(leaf, next);
         }
-        (Some((i, l)), _) => node_bytes::set(leaf, i, Entry { len: l.len + e.len, ..l }),
-        (None, Some(r)) => node_bytes::set(leaf, next, Entry { len: e.len + r.len, ..e }),
+        (Some((i, l)), _) => node_bytes::set(leaf, i, ExtentEntry { len: l.len + e.len, ..l }),
+        (None, Some(r)) => node_bytes::set(leaf, next, ExtentEntry { len: e.len + r.len, ..e }),
         (None, None) if node_bytes::full(leaf) => return false,
         (None, None) => node_bytes::insert(leaf, next, e),
     }
@@ -135,7 +135,7 @@ fn put(leaf: &mut [u8], index: Option<usize>, e: Entry) -> bool {
 }
 
 impl Ext4 {
-    fn child(&self, e: Entry, depth: u16) -> Result<Arc<Block>> {
+    fn child(&self, e: ExtentEntry, depth: u16) -> Result<Arc<Block>> {
         if e.start == 0 || e.start >= self.groups.geo.blocks {
             return Err(corrupt(format!("extent block at {}", e.start)));
         }
@@ -205,7 +205,7 @@ impl Ext4 {
     ///
     /// # Errors
     /// `NoSpace` where a tree block is needed and there is none: the tree is valid, the extent not in it.
-    pub(crate) fn insert_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: Entry) -> Result<()> {
+    pub(crate) fn insert_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: ExtentEntry) -> Result<()> {
         h.work(costs().extent_update);
         self.enter_extent(h, owner, e)?;
         self.fold(h, owner);
@@ -237,7 +237,7 @@ impl Ext4 {
         owner.node.state.lock().blocks -= 1;
     }
 
-    fn enter_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: Entry) -> Result<()> {
+    fn enter_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: ExtentEntry) -> Result<()> {
         loop {
             let mut path = self.path(owner, e.key)?;
             let leaf = path.last().expect("a path has a leaf");
@@ -265,7 +265,7 @@ impl Ext4 {
                     let i = s.index.expect("inner nodes are entered by an entry");
                     let entry = owner.view(&s.at, |b| node_bytes::entry(b, i));
                     if entry.key > e.key {
-                        owner.edit(h, &s.at, |b| node_bytes::set(b, i, Entry { key: e.key, ..entry }));
+                        owner.edit(h, &s.at, |b| node_bytes::set(b, i, ExtentEntry { key: e.key, ..entry }));
                     }
                 }
             }
@@ -294,7 +294,7 @@ impl Ext4 {
     /// One step towards room in the leaf: splits the topmost full node whose parent has room, or grows the root. As in the
     /// kernel (`ext4_ext_split`) a new node takes what lies behind the place where `e` comes, or is cut, be that much or
     /// nothing: files that are written from front to back have full leaves, others many.
-    fn make_room(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step], e: Entry) -> Result<()> {
+    fn make_room(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step], e: ExtentEntry) -> Result<()> {
         let roomy = path[..path.len() - 1].iter().rposition(|s| !owner.view(&s.at, node_bytes::full));
         let wanted = Wanted {
             ino: owner.ino,
@@ -317,7 +317,7 @@ impl Ext4 {
                 owner.edit(h, &At::Root, |b| {
                     node_bytes::init(b, ROOT_MAX, depth + 1);
                     let key = node_bytes::entry(&old, 0).key;
-                    node_bytes::insert(b, 0, Entry { key, len: 0, start: lpa, unwritten: false });
+                    node_bytes::insert(b, 0, ExtentEntry { key, len: 0, start: lpa, unwritten: false });
                 });
             }
             Some(p) => {
@@ -335,7 +335,11 @@ impl Ext4 {
                 h.change(&new, |b| b.copy_from_slice(&rest));
                 let parent = path[p].index.expect("inner nodes are entered by an entry");
                 owner.edit(h, &path[p].at, |b| {
-                    node_bytes::insert(b, parent + 1, Entry { key, len: 0, start: lpa, unwritten: false })
+                    node_bytes::insert(
+                        b,
+                        parent + 1,
+                        ExtentEntry { key, len: 0, start: lpa, unwritten: false },
+                    )
                 });
             }
         }
@@ -393,7 +397,7 @@ impl Ext4 {
             h.work(costs().extent_update);
             owner.edit(h, &at, |b| match keep {
                 0 => node_bytes::remove(b, n - 1),
-                _ => node_bytes::set(b, n - 1, Entry { len: keep, ..e }),
+                _ => node_bytes::set(b, n - 1, ExtentEntry { len: keep, ..e }),
             });
         }
     }
@@ -409,7 +413,7 @@ impl Ext4 {
         owner: Owner<'_>,
         from: u32,
         to: u32,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<Option<ExtentEntry>> {
         let mut to = to;
         let (path, index, e) = loop {
             if from >= to {
@@ -453,9 +457,11 @@ impl Ext4 {
                 }
             }
             (0, _) => owner.edit(h, leaf, |b| node_bytes::set(b, index, behind)),
-            (before, 0) => owner.edit(h, leaf, |b| node_bytes::set(b, index, Entry { len: before, ..e })),
+            (before, 0) => {
+                owner.edit(h, leaf, |b| node_bytes::set(b, index, ExtentEntry { len: before, ..e }))
+            }
             (before, _) => {
-                owner.edit(h, leaf, |b| node_bytes::set(b, index, Entry { len: before, ..e }));
+                owner.edit(h, leaf, |b| node_bytes::set(b, index, ExtentEntry { len: before, ..e }));
                 if let Err(error) = self.enter_extent(h, owner, behind) {
                     // The tree may have grown meanwhile: look again where the first half is.
                     let path = self.path(owner, e.key)?;
@@ -531,7 +537,7 @@ impl Ext4 {
     }
 
     /// The extent that maps logical block `key`, whole. The caller holds the tree.
-    pub(crate) fn extent_at(&self, owner: Owner<'_>, key: u32) -> Result<Option<Entry>> {
+    pub(crate) fn extent_at(&self, owner: Owner<'_>, key: u32) -> Result<Option<ExtentEntry>> {
         let path = self.path(owner, key)?;
         let leaf = path.last().expect("a path has a leaf");
         let found = leaf.index.map(|i| owner.view(&leaf.at, |b| node_bytes::entry(b, i)));
@@ -572,13 +578,13 @@ impl Ext4 {
     pub(crate) fn walk_extents(
         &self,
         root: &[u8; ROOT_SIZE],
-        extent: &mut dyn FnMut(Entry),
+        extent: &mut dyn FnMut(ExtentEntry),
         tree: &mut dyn FnMut(u64),
     ) -> Result<()> {
         node_bytes::validate(root, None)?;
         let entries =
             |b: &[u8]| (0..node_bytes::count(b)).map(|i| node_bytes::entry(b, i)).collect::<Vec<_>>();
-        let mut todo: Vec<(u16, Vec<Entry>)> = vec![(node_bytes::depth(root), entries(root))];
+        let mut todo: Vec<(u16, Vec<ExtentEntry>)> = vec![(node_bytes::depth(root), entries(root))];
         while let Some((depth, list)) = todo.pop() {
             for e in list {
                 if depth == 0 {

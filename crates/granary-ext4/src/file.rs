@@ -26,7 +26,7 @@ use crate::alloc::{Purpose, Wanted};
 use crate::extents::{Mapping, Owner};
 use crate::journal::Handle;
 use crate::layout::BLOCK_SIZE;
-use crate::layout::extent::Entry;
+use crate::layout::extent::ExtentEntry;
 use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use crate::ranges::Ranges;
@@ -390,7 +390,9 @@ impl Ext4 {
                 purpose: Purpose::Data,
             };
             let (start, len) = self.groups.allocate(h, &wanted)?;
-            if let Err(e) = self.insert_extent(h, owner(inode), Entry { key: at, len, start, unwritten }) {
+            if let Err(e) =
+                self.insert_extent(h, owner(inode), ExtentEntry { key: at, len, start, unwritten })
+            {
                 self.groups.free(h, start, len)?;
                 let again = self.groups.promise(len as u64);
                 if again.is_err() {

@@ -12,7 +12,7 @@
 use crate::alloc::{empty_blocks, empty_inodes, find_run, set_range};
 use crate::geometry::{Geometry, journal_blocks};
 use crate::layout::dirent;
-use crate::layout::extent::{self, Entry};
+use crate::layout::extent::{self, ExtentEntry};
 use crate::layout::group::{BLOCK_UNINIT, DESCRIPTORS_PER_BLOCK, GroupDesc, INODE_UNINIT};
 use crate::layout::inode::{
     EXTENTS, FIRST_INO, INODES_PER_BLOCK, JOURNAL_INO, ROOT_INO, ROOT_SIZE, RawInode,
@@ -90,7 +90,7 @@ impl Plan {
         Ok(())
     }
 
-    fn put_inode(&mut self, ino: u32, kind: FileKind, extents: &[Entry], blocks: u64, links: u32) {
+    fn put_inode(&mut self, ino: u32, kind: FileKind, extents: &[ExtentEntry], blocks: u64, links: u32) {
         let (g, index) = self.geo.inode_place(ino);
         let lpa = self.descs[g as usize].inode_table.get() + (index / INODES_PER_BLOCK) as u64;
         let mut root = [0; ROOT_SIZE];
@@ -119,7 +119,7 @@ impl Plan {
         let (mut extents, mut done) = (Vec::new(), 0);
         while done < len {
             let (lpa, n) = self.take(group, len - done, 64.min(len - done))?;
-            extents.push(Entry { key: done, len: n, start: lpa, unwritten: false });
+            extents.push(ExtentEntry { key: done, len: n, start: lpa, unwritten: false });
             done += n;
             group = geo.group_of(lpa);
         }
@@ -135,7 +135,7 @@ impl Plan {
             for (i, e) in extents.iter().enumerate() {
                 extent::insert(leaf, i, *e);
             }
-            extents = vec![Entry { key: 0, len: 0, start: lpa, unwritten: false }];
+            extents = vec![ExtentEntry { key: 0, len: 0, start: lpa, unwritten: false }];
             blocks += 1;
         }
         self.put_inode(JOURNAL_INO, FileKind::File, &extents, blocks, 1);
@@ -203,7 +203,13 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     plan.place_metadata()?;
     let (root, _) = plan.take(0, 1, 1)?;
     dirent::init_first(plan.block(root, Structure::Dentry), ROOT_INO, ROOT_INO);
-    plan.put_inode(ROOT_INO, FileKind::Dir, &[Entry { key: 0, len: 1, start: root, unwritten: false }], 1, 2);
+    plan.put_inode(
+        ROOT_INO,
+        FileKind::Dir,
+        &[ExtentEntry { key: 0, len: 1, start: root, unwritten: false }],
+        1,
+        2,
+    );
     let log = plan.place_journal(journal)?;
     let page = LogSuper { len: journal, sequence: 1, start: 0 }.page();
     *plan.block(log, Structure::Journal) = page.to_bytes();

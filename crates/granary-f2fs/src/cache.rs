@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(crate) type Key = (u32, u32);
 
 /// A block in memory.
-pub(crate) struct Entry {
+pub(crate) struct CachedBlock {
     pub key: Key,
     content: RwLock<Page>,
     loaded: AtomicBool,
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     pub names: Names,
 }
 
-impl Entry {
+impl CachedBlock {
     /// Looks at the content; `f` must not wait.
     pub fn with<T>(&self, f: impl FnOnce(&BlockBytes) -> T) -> T {
         self.content.read().with_bytes(f)
@@ -60,9 +60,9 @@ impl Entry {
 
 #[derive(Default)]
 struct Inner {
-    map: FxHashMap<Key, Arc<Entry>>,
-    clock: VecDeque<Arc<Entry>>,
-    dirty: BTreeMap<Key, Arc<Entry>>,
+    map: FxHashMap<Key, Arc<CachedBlock>>,
+    clock: VecDeque<Arc<CachedBlock>>,
+    dirty: BTreeMap<Key, Arc<CachedBlock>>,
     /// What was changed last, and may be bytes. Keys: who is noted here is not held.
     wide: VecDeque<Key>,
 }
@@ -73,12 +73,12 @@ const WIDE: usize = 1024;
 /// References of the cache itself: map and clock.
 const OWN_REFS: usize = 2;
 
-fn is_current(map: &FxHashMap<Key, Arc<Entry>>, e: &Arc<Entry>) -> bool {
+fn is_current(map: &FxHashMap<Key, Arc<CachedBlock>>, e: &Arc<CachedBlock>) -> bool {
     map.get(&e.key).is_some_and(|b| Arc::ptr_eq(b, e))
 }
 
 impl Inner {
-    fn insert(&mut self, e: &Arc<Entry>, capacity: usize) {
+    fn insert(&mut self, e: &Arc<CachedBlock>, capacity: usize) {
         self.map.insert(e.key, Arc::clone(e));
         self.clock.push_back(Arc::clone(e));
         if self.clock.len() > 2 * self.map.len() + 64 {
@@ -128,8 +128,8 @@ impl LogicalCache {
         LogicalCache { capacity: capacity.max(16), inner: parking_lot::Mutex::default() }
     }
 
-    fn make(key: Key, content: Page, loaded: bool) -> Arc<Entry> {
-        Arc::new(Entry {
+    fn make(key: Key, content: Page, loaded: bool) -> Arc<CachedBlock> {
+        Arc::new(CachedBlock {
             key,
             content: RwLock::new(content),
             loaded: AtomicBool::new(loaded),
@@ -141,7 +141,7 @@ impl LogicalCache {
     }
 
     /// The block, loaded by `load` where it is not in memory.
-    pub fn get(&self, key: Key, load: impl FnOnce() -> Result<Page>) -> Result<Arc<Entry>> {
+    pub fn get(&self, key: Key, load: impl FnOnce() -> Result<Page>) -> Result<Arc<CachedBlock>> {
         let entry = {
             let mut inner = self.inner.lock();
             match inner.map.get(&key) {
@@ -182,13 +182,13 @@ impl LogicalCache {
     }
 
     /// The block if it is in memory.
-    pub fn cached(&self, key: Key) -> Option<Arc<Entry>> {
+    pub fn cached(&self, key: Key) -> Option<Arc<CachedBlock>> {
         let e = self.inner.lock().map.get(&key).cloned()?;
         e.loaded.load(Relaxed).then_some(e)
     }
 
     /// A block made now, with this content, dirty.
-    pub fn fresh(&self, key: Key, content: &BlockBytes) -> Arc<Entry> {
+    pub fn fresh(&self, key: Key, content: &BlockBytes) -> Arc<CachedBlock> {
         let mut page = Page::ZERO;
         *page.bytes_mut() = *content;
         let e = LogicalCache::make(key, page, true);
@@ -201,7 +201,7 @@ impl LogicalCache {
     }
 
     /// Changes a block, which is dirty afterwards; `f` must not wait.
-    pub fn change<T>(&self, e: &Arc<Entry>, f: impl FnOnce(&mut BlockBytes) -> T) -> T {
+    pub fn change<T>(&self, e: &Arc<CachedBlock>, f: impl FnOnce(&mut BlockBytes) -> T) -> T {
         let (result, widened) = {
             let mut content = e.content.write();
             let was_bytes = content.as_bytes().is_some();
@@ -215,7 +215,7 @@ impl LogicalCache {
     }
 
     /// Makes a block dirty.
-    pub fn mark(&self, e: &Arc<Entry>) {
+    pub fn mark(&self, e: &Arc<CachedBlock>) {
         if !e.dirty.load(Relaxed) {
             let mut inner = self.inner.lock();
             if is_current(&inner.map, e) && !e.dirty.swap(true, Relaxed) {
@@ -225,7 +225,7 @@ impl LogicalCache {
     }
 
     /// Takes a dirty block to be written: it is clean from now on. The content is changed once more by `f`.
-    pub fn clean(&self, e: &Arc<Entry>, f: impl FnOnce(&mut BlockBytes)) -> Page {
+    pub fn clean(&self, e: &Arc<CachedBlock>, f: impl FnOnce(&mut BlockBytes)) -> Page {
         {
             let mut inner = self.inner.lock();
             inner.dirty.remove(&e.key);
@@ -250,12 +250,12 @@ impl LogicalCache {
     }
 
     /// The dirty blocks of one owner, in order.
-    pub fn dirty_of(&self, owner: u32) -> Vec<Arc<Entry>> {
+    pub fn dirty_of(&self, owner: u32) -> Vec<Arc<CachedBlock>> {
         self.inner.lock().dirty.range((owner, 0)..=(owner, u32::MAX)).map(|(_, e)| Arc::clone(e)).collect()
     }
 
     /// All dirty blocks, in order.
-    pub fn dirty(&self) -> Vec<Arc<Entry>> {
+    pub fn dirty(&self) -> Vec<Arc<CachedBlock>> {
         self.inner.lock().dirty.values().cloned().collect()
     }
 

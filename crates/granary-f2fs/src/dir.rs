@@ -14,7 +14,7 @@
 //! get a block), so positions stay valid.
 
 use crate::F2fs;
-use crate::cache::Entry;
+use crate::cache::CachedBlock;
 use crate::layout::dentry::{BLOCK, Form, Found, INLINE, bucket, name_hash};
 use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, XATTR_AT};
 use crate::layout::{BLOCK_SIZE, BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real, put32};
@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 /// Where entries are.
 enum Table {
-    Inline(Arc<Entry>),
-    Block(Arc<Entry>, u64),
+    Inline(Arc<CachedBlock>),
+    Block(Arc<CachedBlock>, u64),
 }
 
 /// A found name.
@@ -57,7 +57,7 @@ pub(crate) fn make_empty(b: &mut BlockBytes, ino: u32, parent: u32) {
 
 impl F2fs {
     /// Block `index` of a directory; `None`: a hole.
-    pub(crate) fn dent(&self, ino: u32, index: u64) -> Result<Option<Arc<Entry>>> {
+    pub(crate) fn dent(&self, ino: u32, index: u64) -> Result<Option<Arc<CachedBlock>>> {
         let key = (ino, index as u32);
         if let Some(e) = self.dents.cached(key) {
             return Ok(Some(e));
@@ -219,7 +219,7 @@ impl F2fs {
         Err(FsError::NoSpace)
     }
 
-    fn add_dir_block(&self, dir: &Inode, index: u64) -> Result<Arc<Entry>> {
+    fn add_dir_block(&self, dir: &Inode, index: u64) -> Result<Arc<CachedBlock>> {
         let node = node(dir);
         self.reserve_blocks(node, index, index + 1)?;
         let e = self.dents.fresh((node.ino, index as u32), &[0; BLOCK_SIZE]);
@@ -237,7 +237,7 @@ impl F2fs {
     }
 
     /// The inline entries of a full directory move to its first block, slot for slot.
-    fn convert_inline_dir(&self, dir: &Inode, entry: &Arc<Entry>) -> Result<()> {
+    fn convert_inline_dir(&self, dir: &Inode, entry: &Arc<CachedBlock>) -> Result<()> {
         let node = node(dir);
         self.take_blocks(1)?;
         let mut block = Box::new([0; BLOCK_SIZE]);
@@ -280,7 +280,7 @@ impl F2fs {
         ino: u32,
         (is_inline, size): (bool, u64),
         from: u64,
-        visit: &mut dyn FnMut(u64, crate::layout::dentry::Entry<'_>) -> bool,
+        visit: &mut dyn FnMut(u64, crate::layout::dentry::Dentry<'_>) -> bool,
     ) -> Result<()> {
         let slots = BLOCK.slots as u64;
         let mut each = |form: &Form, b: &[u8], base: u64, mut slot: usize| {

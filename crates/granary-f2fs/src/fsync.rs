@@ -15,7 +15,7 @@
 //! behind, with nodes freed (layout/forward.rs; the kernel's recovery finds them again). In strict mode a directory counts
 //! as changed, too, that a file was renamed away from, or that lost a name of something that lives on.
 
-use crate::cache::Entry;
+use crate::cache::CachedBlock;
 use crate::given::Unclear;
 use crate::layout::forward::{Cuts, Renamed, renamed, set_renamed};
 use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, is_direct, name};
@@ -61,7 +61,7 @@ impl F2fs {
     }
 
     /// What a new file must tell recovery of who has its name on media.
-    fn displaced(&self, node: &Node, root: &Entry) -> Result<Option<Renamed>, Unclear> {
+    fn displaced(&self, node: &Node, root: &CachedBlock) -> Result<Option<Renamed>, Unclear> {
         let parent = {
             let s = node.state.lock();
             if s.advise & LOST_PARENT != 0 {
@@ -76,7 +76,7 @@ impl F2fs {
 
     /// Under the chain lock, before a file's inode goes to the log with a mark: writes into it what recovery must know, and
     /// says whether recovery is to enter its name.
-    fn tell_recovery(&self, node: &Node, root: &Arc<Entry>) -> Result<bool, Unclear> {
+    fn tell_recovery(&self, node: &Node, root: &Arc<CachedBlock>) -> Result<bool, Unclear> {
         let enters_name = self.nat.needs_dentry_mark(node.ino);
         if enters_name {
             let to = self.displaced(node, root)?;

@@ -6,7 +6,7 @@
 //!   state.disksize  <= size: grows when data is on the drive, so that no size shows what was never written
 //! ```
 
-use crate::cache::Entry;
+use crate::cache::CachedBlock;
 use crate::layout::node::{self, Extra, INLINE_DATA, INLINE_DENTRY};
 use crate::{F2fs, Unsynced};
 use granary_fs::{Attr, Ino, Inode, Loaded, Result};
@@ -163,7 +163,7 @@ impl F2fs {
     }
 
     /// Writes an inode's attributes into its node in memory, where they are newer. Returns the node.
-    pub(crate) fn settle_inode(&self, node: &Node) -> Result<Arc<Entry>> {
+    pub(crate) fn settle_inode(&self, node: &Node) -> Result<Arc<CachedBlock>> {
         let entry = self.inode_node(node.ino)?;
         self.dirty_inodes.lock().remove(&node.ino);
         let mut s = node.state.lock();

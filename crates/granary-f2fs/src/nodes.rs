@@ -9,7 +9,7 @@
 //! (`f2fs_wait_on_node_pages_writeback`).
 
 use crate::F2fs;
-use crate::cache::Entry;
+use crate::cache::CachedBlock;
 use crate::layout::node::{COLD, FSYNC, Footer, XATTR_PLACE, is_direct};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};
@@ -64,7 +64,7 @@ impl F2fs {
     ///
     /// # Errors
     /// `Stale` for an inode that is free; `Corrupt`; the drive's.
-    pub(crate) fn node(&self, ino: u32, nid: u32) -> Result<Arc<Entry>> {
+    pub(crate) fn node(&self, ino: u32, nid: u32) -> Result<Arc<CachedBlock>> {
         self.nodes.get((ino, nid), || {
             let e = self.nat.lookup(nid)?;
             if e.addr == NULL_ADDR && nid == ino {
@@ -86,7 +86,7 @@ impl F2fs {
     }
 
     /// The node that is the inode.
-    pub(crate) fn inode_node(&self, ino: u32) -> Result<Arc<Entry>> {
+    pub(crate) fn inode_node(&self, ino: u32) -> Result<Arc<CachedBlock>> {
         self.node(ino, ino)
     }
 
@@ -94,7 +94,7 @@ impl F2fs {
     ///
     /// # Errors
     /// `NoSpace`; the drive's.
-    pub(crate) fn make_node(&self, owner: &Node, place: u32, flags: u32) -> Result<(u32, Arc<Entry>)> {
+    pub(crate) fn make_node(&self, owner: &Node, place: u32, flags: u32) -> Result<(u32, Arc<CachedBlock>)> {
         self.take_blocks(1)?;
         let nid = self.nat.take(Some(owner.ino)).inspect_err(|_| self.give_blocks(1))?;
         let mut b = Box::new([0; BLOCK_SIZE]);
@@ -127,7 +127,7 @@ impl F2fs {
     /// particular. Returns what is in flight, and when everything that the log had before is on the drive, too.
     pub(crate) fn write_nodes(
         &self,
-        list: &[Arc<Entry>],
+        list: &[Arc<CachedBlock>],
         marks: Option<&dyn Fn(&Footer) -> u32>,
     ) -> Result<(Ticket, Nanos)> {
         let mut chain = self.chain.lock();
@@ -159,7 +159,7 @@ impl F2fs {
 
     fn place_node(
         &self,
-        e: &Arc<Entry>,
+        e: &Arc<CachedBlock>,
         version: u64,
         marks: Option<&dyn Fn(&Footer) -> u32>,
         batch: &mut Batch,

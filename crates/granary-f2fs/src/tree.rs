@@ -6,7 +6,7 @@
 //! ```
 
 use crate::F2fs;
-use crate::cache::Entry;
+use crate::cache::CachedBlock;
 use crate::layout::forward::Cut;
 use crate::layout::node::{
     self, ADDRS_AT, Footer, INODE_ADDRS, MAX_BLOCKS, NIDS_AT, NODE_ADDRS, Path, addr, addr_at, addrs, used,
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A node that holds addresses, and one of them.
 #[derive(Clone)]
 pub(crate) struct Dnode {
-    pub entry: Arc<Entry>,
+    pub entry: Arc<CachedBlock>,
     pub nid: u32,
     pub place: u32,
     pub ofs: usize,
@@ -152,7 +152,7 @@ impl F2fs {
     }
 
     /// Frees addresses `from..` of a node; returns how many pointed somewhere.
-    fn cut_addrs(&self, entry: &Arc<Entry>, place: u32, from: usize) -> Result<u64> {
+    fn cut_addrs(&self, entry: &Arc<CachedBlock>, place: u32, from: usize) -> Result<u64> {
         let all: Vec<u32> = entry.with(|b| used(b, place, from).map(|(_, a)| a).collect());
         if all.is_empty() {
             return Ok(0);

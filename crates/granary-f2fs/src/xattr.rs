@@ -11,7 +11,7 @@
 //! Source: the kernel's fs/f2fs/xattr.c (`read_all_xattrs`, `write_all_xattrs`).
 
 use crate::F2fs;
-use crate::cache::Entry;
+use crate::cache::CachedBlock;
 use crate::layout::node::{Footer, XATTR_PLACE};
 use crate::layout::xattr;
 use crate::node::{Node, node};
@@ -27,13 +27,13 @@ impl F2fs {
         self.inode_node(own.ino)?.with(|b| xattr::read(b, other.as_ref(), own.ino))
     }
 
-    pub(crate) fn xattr_node(&self, own: &Node) -> Result<Option<Arc<Entry>>> {
+    pub(crate) fn xattr_node(&self, own: &Node) -> Result<Option<Arc<CachedBlock>>> {
         let nid = own.state.lock().xattr;
         if nid == 0 { Ok(None) } else { self.node(own.ino, nid).map(Some) }
     }
 
     /// Makes or frees the node, as needed; returns it. Under the inode lock.
-    pub(crate) fn place_xattrs(&self, own: &Node, needed: bool) -> Result<Option<Arc<Entry>>> {
+    pub(crate) fn place_xattrs(&self, own: &Node, needed: bool) -> Result<Option<Arc<CachedBlock>>> {
         let _grow = self.grow_lock(own.ino);
         match (self.xattr_node(own)?, needed) {
             (None, true) => {

@@ -17,7 +17,7 @@
 use crate::devices::ImageDevices;
 use crate::header::Header;
 use crate::image::{Image, OpenOptions};
-use crate::label::{self, Identity, LABEL, State};
+use crate::label::{self, Identity, LABEL, LabelState};
 use crate::open::open_file;
 use granary_mssd::{ConfigError, DriveConfig, Layout};
 use granary_redo::ImageError;
@@ -58,7 +58,7 @@ impl Image {
             true => Some(Identity::check(&**host, &header.image.uuid, &[], &*wal)?),
             false => None,
         };
-        let label = identity.as_ref().map(|identity| (identity, State::Closed));
+        let label = identity.as_ref().map(|identity| (identity, LabelState::Closed));
         prepare(&**host, old, new, label)?;
         let devices = ImageDevices { ssd: Some(drive.clone()), nvm: header.devices.nvm };
         Header { image: header.image, devices, labelled: header.labelled }.write(&**host)?;
@@ -88,7 +88,7 @@ impl Image {
             return Ok(had);
         }
         let host = &*self.host;
-        let label = self.identity.as_ref().map(|identity| (identity, State::Open));
+        let label = self.identity.as_ref().map(|identity| (identity, LabelState::Open));
         let extra = label.map_or(0, |_| LABEL);
         let files = || {
             let change = || {
@@ -148,7 +148,7 @@ fn prepare(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Resul
 }
 
 /// What the files of the larger drive are labelled with, where those of the image are.
-type Label<'a> = Option<(&'a Identity, State)>;
+type Label<'a> = Option<(&'a Identity, LabelState)>;
 
 fn copy_dram(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Result<(), ImageError> {
     let writing = |e| ImageError::host("writing dram.grown", e);

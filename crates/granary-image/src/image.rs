@@ -22,7 +22,7 @@
 use crate::counters::{ImageCounters, NvmCounters};
 use crate::devices::ImageDevices;
 use crate::header::{Header, ImageMeta};
-use crate::label::{self, Identity, LABEL, State};
+use crate::label::{self, Identity, LABEL, LabelState};
 use crate::open::open_file;
 use granary_device::Drive;
 use granary_mssd::{DriveConfig, Mssd};
@@ -153,7 +153,7 @@ impl Image {
                 file.set_len(len)?;
                 if name != WAL {
                     file.set_len(len + LABEL)?;
-                    label::put(&*file, len, &identity, State::Closed)?;
+                    label::put(&*file, len, &identity, LabelState::Closed)?;
                 }
                 file.sync()
             });
@@ -230,7 +230,7 @@ impl Image {
         self.save_counters()?;
         if let Some(identity) = &self.identity {
             // Before the log is empty: no label says that it has something then.
-            identity.put_all(&label::files_of(&*self.host, &self.devices())?, State::Closed)?;
+            identity.put_all(&label::files_of(&*self.host, &self.devices())?, LabelState::Closed)?;
         }
         self.journal.close().map_err(|reason| ImageError::Stopped { reason })?;
         if let Some(ssd) = &self.ssd {

@@ -40,7 +40,7 @@ pub type Member = (&'static str, Arc<dyn HostFile>, u64);
 
 /// What a file's label says of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LabelState {
     /// About to change: what it has is of the epoch before.
     Opening = 1,
     /// They may have changed since; the redo log belongs to it.
@@ -61,7 +61,7 @@ fn other(file: &'static str, why: impl Into<String>) -> ImageError {
     ImageError::Mixed { file, why: why.into() }
 }
 
-fn bytes(uuid: &str, epoch: u64, state: State) -> [u8; LABEL as usize] {
+fn bytes(uuid: &str, epoch: u64, state: LabelState) -> [u8; LABEL as usize] {
     let mut b = [0; LABEL as usize];
     b[..8].copy_from_slice(MAGIC);
     for (to, from) in b[8..40].iter_mut().zip(uuid.bytes()) {
@@ -76,15 +76,15 @@ fn bytes(uuid: &str, epoch: u64, state: State) -> [u8; LABEL as usize] {
 }
 
 /// UUID, epoch and state of a label; `None`: there is none.
-fn parse(b: &[u8; USED]) -> Option<(String, u64, State)> {
+fn parse(b: &[u8; USED]) -> Option<(String, u64, LabelState)> {
     let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
     if &b[..8] != MAGIC || word(52) != crc32c::crc32c(&b[..52]) {
         return None;
     }
     let state = match word(48) {
-        1 => State::Opening,
-        2 => State::Open,
-        3 => State::Closed,
+        1 => LabelState::Opening,
+        2 => LabelState::Open,
+        3 => LabelState::Closed,
         _ => return None,
     };
     let uuid = String::from_utf8_lossy(&b[8..40]).trim_end_matches('\0').to_owned();
@@ -95,7 +95,7 @@ fn parse(b: &[u8; USED]) -> Option<(String, u64, State)> {
 ///
 /// # Errors
 /// Host errors.
-pub fn put(file: &dyn HostFile, len: u64, identity: &Identity, state: State) -> io::Result<()> {
+pub fn put(file: &dyn HostFile, len: u64, identity: &Identity, state: LabelState) -> io::Result<()> {
     file.write_at(len, &bytes(&identity.uuid, identity.epoch, state))?;
     file.sync()
 }
@@ -150,7 +150,8 @@ impl Identity {
         };
         let identity = Identity { uuid: uuid.to_owned(), epoch };
         for (name, epoch, state) in &labels {
-            let fits = *epoch == identity.epoch || *state == State::Opening && *epoch == identity.epoch + 1;
+            let fits =
+                *epoch == identity.epoch || *state == LabelState::Opening && *epoch == identity.epoch + 1;
             if !fits {
                 let age =
                     if *epoch < identity.epoch { "an older copy" } else { "of a later time than the rest" };
@@ -163,7 +164,7 @@ impl Identity {
                 ));
             }
         }
-        let open = labels.iter().any(|(_, _, state)| *state == State::Open);
+        let open = labels.iter().any(|(_, _, state)| *state == LabelState::Open);
         if open && log.is_empty().map_err(|e| ImageError::host("reading wal", e))? {
             return Err(other(
                 WAL,
@@ -204,7 +205,7 @@ impl Identity {
     /// Host errors; what is there then can be opened again.
     pub fn begin(&mut self, host: &dyn Host, files: &[Member], log: &dyn HostFile) -> Result<(), ImageError> {
         self.epoch += 1;
-        self.put_all(files, State::Opening)?;
+        self.put_all(files, LabelState::Opening)?;
         // Zeros, not no bytes: those would say that the image was closed.
         let emptied = log.len().and_then(|len| {
             log.set_len(0)?;
@@ -218,7 +219,7 @@ impl Identity {
     ///
     /// # Errors
     /// Host errors.
-    pub fn put_all(&self, files: &[Member], state: State) -> Result<(), ImageError> {
+    pub fn put_all(&self, files: &[Member], state: LabelState) -> Result<(), ImageError> {
         files.iter().try_for_each(|(name, file, len)| {
             put(&**file, *len, self, state).map_err(|e| ImageError::host(format!("labelling {name}"), e))
         })
@@ -236,7 +237,7 @@ impl Identity {
 }
 
 /// The label of a file.
-fn read(file: &dyn HostFile, len: u64) -> io::Result<Option<(String, u64, State)>> {
+fn read(file: &dyn HostFile, len: u64) -> io::Result<Option<(String, u64, LabelState)>> {
     if file.len()? < len + LABEL {
         return Ok(None);
     }

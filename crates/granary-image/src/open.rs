@@ -13,7 +13,7 @@ use crate::devices::nvm_bytes;
 use crate::grow;
 use crate::header::Header;
 use crate::image::{Image, OpenOptions, Replayed};
-use crate::label::{Identity, LABEL, Member, State};
+use crate::label::{Identity, LABEL, LabelState, Member};
 use granary_device::{Devices, Drive, DriveError, Role};
 use granary_mssd::{Kept, Layout};
 use granary_pmem::{Dimm, KeptMedium};
@@ -129,7 +129,7 @@ impl Image {
             let started = Wal::start(wal_file, name_of_log(&identity), half, way);
             let started = started.map_err(|e| ImageError::host("beginning wal", e))?;
             if let Some(identity) = &identity {
-                identity.put_all(&labels, State::Open)?;
+                identity.put_all(&labels, LabelState::Open)?;
             }
             Some(started)
         };

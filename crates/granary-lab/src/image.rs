@@ -503,7 +503,7 @@ pub struct Findings {
     /// Groups of changes replayed from the redo log; 0 after a clean close.
     pub replayed: u64,
     /// How far one gets with it.
-    pub state: State,
+    pub state: ImageState,
     /// Where other users of this machine get at it: that it is so, and what to do. Nothing is wrong with the image by that.
     pub exposed: Option<String>,
     /// Something to tell beside the findings. Nothing is wrong by it.
@@ -521,7 +521,7 @@ impl Findings {
 
 /// How far one gets with an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum ImageState {
     /// Not even its drive can be used.
     #[default]
     Unusable,
@@ -544,7 +544,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     if Image::describe_on(&*place).is_ok_and(|info| alone(&info.meta.fs)) {
         let (image, devices) = Image::open_on(place, options(Durability::Process, true))?;
         found.opened(&image);
-        found.state = State::Opens;
+        found.state = ImageState::Opens;
         let wrong = devices.drives().flat_map(|(_, drive)| drive.check().err().unwrap_or_default());
         found.wrong = wrong.collect();
         return Ok(found);
@@ -561,7 +561,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         let wrong = open.devices.check().err().unwrap_or_default();
         found.wrong.extend(wrong.into_iter().map(|w| format!("{w}, {stage}")));
     };
-    found.state = State::Opens;
+    found.state = ImageState::Opens;
     drive("as it was left", &mut found);
     let damaged = !found.wrong.is_empty();
     let name = open.entry.name;
@@ -578,7 +578,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
             match under_vfs(fs, open.vfs_config(Time(0), SCAN_CACHE)) {
                 Err(e) => found.wrong.push(format!("{name}: its root directory cannot be reached: {e}")),
                 Ok(vfs) => {
-                    found.state = State::Mounts;
+                    found.state = ImageState::Mounts;
                     if damaged {
                         found.wrong.extend(unreadable(&vfs));
                     }

@@ -15,7 +15,7 @@
 use crate::Nilfs2;
 use crate::counts::Counts;
 use crate::dat::{DatEntry, Physical, Virtual};
-use crate::layout::summary::{Entry, Part};
+use crate::layout::summary::{Part, SummaryEntry};
 use crate::layout::{CPFILE_INO, DAT_INO, SUFILE_INO};
 use crate::log::{Item, Kind};
 use crate::media::Media;
@@ -107,10 +107,10 @@ impl State {
     /// Decides about every block of a segment: what moves, by address.
     fn empty_segment(
         &mut self,
-        (seg, blocks): (u64, Vec<(u64, Entry)>),
+        (seg, blocks): (u64, Vec<(u64, SummaryEntry)>),
         first_protected: u64,
         media: &Media,
-        moved: &mut Vec<(u64, Entry)>,
+        moved: &mut Vec<(u64, SummaryEntry)>,
     ) -> Result<()> {
         for (at, e) in blocks {
             if e.ino == DAT_INO {
@@ -213,10 +213,10 @@ impl Nilfs2 {
     }
 
     /// The blocks that move, with their content; how many of them REMAP moves.
-    fn move_blocks(&self, moved: &[(u64, Entry)]) -> Result<(Vec<Item>, u64)> {
+    fn move_blocks(&self, moved: &[(u64, SummaryEntry)]) -> Result<(Vec<Item>, u64)> {
         if self.options.remap_cleaning {
             let items = moved.iter().map(|(at, e)| {
-                let entry = Entry { remapped: true, ..*e };
+                let entry = SummaryEntry { remapped: true, ..*e };
                 Item { entry, page: None, what: entry.structure(Structure::Data), from: Some(*at) }
             });
             return Ok((items.collect(), moved.len() as u64));
@@ -237,7 +237,7 @@ impl Nilfs2 {
         order.into_iter().zip(pages).for_each(|(i, page)| content[i] = Some(page));
         let items = moved.iter().zip(content);
         let items = items.map(|((_, e), page)| {
-            let entry = Entry { remapped: false, ..*e };
+            let entry = SummaryEntry { remapped: false, ..*e };
             Item { entry, page, what: entry.structure(Structure::Data), from: None }
         });
         Ok((items.collect(), 0))

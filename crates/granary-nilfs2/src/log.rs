@@ -17,7 +17,7 @@ use crate::buffers::Buffers;
 use crate::dat::{Dat, Physical, Virtual};
 use crate::layout::DAT_INO;
 use crate::layout::checkpoint::{self, Checkpoint, VALID};
-use crate::layout::summary::{BEGIN, END, Entry, GC, Header, Part, SR, SYNDT, Summary, TIMES};
+use crate::layout::summary::{BEGIN, END, GC, Header, Part, SR, SYNDT, Summary, SummaryEntry, TIMES};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::usage::{self, USAGE};
 use crate::media::Media;
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 
 /// A block on its way into a log.
 pub(crate) struct Item {
-    pub entry: Entry,
+    pub entry: SummaryEntry,
     /// Its content; `None`: it is known when all places are, or REMAP moves it.
     pub page: Option<Page>,
     pub what: Structure,
@@ -82,7 +82,7 @@ fn collect(
         if old != 0 {
             dat.end(old, cno, dead, media)?;
         }
-        let entry = Entry { ino, part: Part::Node { level: 0, key: 0 }, vblk, remapped: false };
+        let entry = SummaryEntry { ino, part: Part::Node { level: 0, key: 0 }, vblk, remapped: false };
         items.push(Item {
             entry,
             page: Some(node.encode()),
@@ -115,7 +115,7 @@ fn collect_data(
         }
         file.tree.set(index, vblk, &mut Virtual { media, dat })?;
         file.last = (index, vblk);
-        let entry = Entry { ino: file.ino, part: Part::Data(index), vblk, remapped: false };
+        let entry = SummaryEntry { ino: file.ino, part: Part::Data(index), vblk, remapped: false };
         let page = file.pages.get(&index).cloned();
         items.push(Item { entry, page, what: entry.structure(file.what), from: None });
     }
@@ -271,7 +271,7 @@ impl State {
         let nodes = file.tree.dirty_nodes().into_iter().map(|(level, key)| Part::Node { level, key });
         let parts = dirty.into_iter().map(Part::Data).chain(nodes);
         let item = |part| {
-            let entry = Entry { ino: DAT_INO, part, vblk: 0, remapped: false };
+            let entry = SummaryEntry { ino: DAT_INO, part, vblk: 0, remapped: false };
             Item { entry, page: None, what: Structure::DataPointer, from: None }
         };
         Ok(parts.map(item).collect())
@@ -287,7 +287,7 @@ impl State {
         (file, grown): (Option<u64>, Option<u16>),
     ) -> Result<Log> {
         let age = self.age();
-        let entries: Vec<Entry> = items.iter().map(|i| i.entry).collect();
+        let entries: Vec<SummaryEntry> = items.iter().map(|i| i.entry).collect();
         let parts = self.segs.lay(&entries, root.is_some(), age)?;
         let mut places = Vec::with_capacity(items.len());
         for p in &parts {
@@ -300,8 +300,9 @@ impl State {
             node.told = Some(log.times);
         }
         log.file = file.map(|ino| {
-            let data =
-                |(at, e): (&u64, &Entry)| if let Part::Data(n) = e.part { Some((*at, n)) } else { None };
+            let data = |(at, e): (&u64, &SummaryEntry)| {
+                if let Part::Data(n) = e.part { Some((*at, n)) } else { None }
+            };
             (ino, places.iter().zip(&entries).filter_map(data).collect())
         });
         let prev = self.segs.cursor.serial;
@@ -333,7 +334,13 @@ impl State {
     }
 
     /// Places go where they are looked for; the nodes of DAT.
-    fn settle(&mut self, media: &Media, entries: &[Entry], places: &[u64], root: bool) -> Result<Vec<Page>> {
+    fn settle(
+        &mut self,
+        media: &Media,
+        entries: &[SummaryEntry],
+        places: &[u64],
+        root: bool,
+    ) -> Result<Vec<Page>> {
         let mut nodes = Vec::new();
         for (e, at) in entries.iter().zip(places) {
             match (e.ino, e.part) {
@@ -378,7 +385,7 @@ impl State {
     fn encode_part(
         &mut self,
         items: &[Item],
-        entries: &[Entry],
+        entries: &[SummaryEntry],
         pages: &[Option<Page>],
         p: &crate::segments::Part,
         (number, parts, flags, prev, age): (usize, usize, u16, u64, u64),

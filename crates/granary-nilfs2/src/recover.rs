@@ -15,7 +15,7 @@
 //! Source: reference/nilfs2.md section 5.2; the kernel's `recovery.c`.
 
 use crate::geometry::Geometry;
-use crate::layout::summary::{BEGIN, END, Entry, Header, Part, SR, SYNDT, Summary, TIMES};
+use crate::layout::summary::{BEGIN, END, Header, Part, SR, SYNDT, Summary, SummaryEntry, TIMES};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::superblock::Superblock;
 use crate::layout::{FIRST_INO, corrupt};
@@ -34,7 +34,7 @@ pub(crate) struct Chain {
     /// Where the next log goes.
     pub cursor: Cursor,
     /// Logs of data behind the root: blocks with their places.
-    pub data: Vec<(u64, Entry)>,
+    pub data: Vec<(u64, SummaryEntry)>,
     /// Files that grew in them, and to what size.
     pub grown: Vec<(u64, u64)>,
     /// Times of files that they have data of: mtime, ctime.
@@ -50,7 +50,7 @@ struct Whole {
     header: Header,
     at: u64,
     root: Option<SuperRoot>,
-    blocks: Vec<(u64, Entry)>,
+    blocks: Vec<(u64, SummaryEntry)>,
     /// The file that grew, and to what size.
     grown: Option<(u64, u64)>,
     times: Option<(u64, (i64, i64))>,
@@ -111,7 +111,7 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
         let cursor = Cursor { at: end, next: h.next, serial: h.serial, ..c };
         let last = summary.entries.last().copied();
         let grown = match (summary.grown, last) {
-            (Some(valid), Some(Entry { ino, part: Part::Data(n), .. })) => {
+            (Some(valid), Some(SummaryEntry { ino, part: Part::Data(n), .. })) => {
                 Some((ino, n.saturating_mul(4096) + valid as u64))
             }
             _ => None,
@@ -223,7 +223,7 @@ pub(crate) fn follow(media: &Media, sb: &Superblock, go_back: bool) -> Result<Ch
 ///
 /// # Errors
 /// `Corrupt` where a summary is damaged; the drive's.
-pub(crate) fn segment_blocks(media: &Media, seg: u64, written: u64) -> Result<Vec<(u64, Entry)>> {
+pub(crate) fn segment_blocks(media: &Media, seg: u64, written: u64) -> Result<Vec<(u64, SummaryEntry)>> {
     let geo: Geometry = media.geo;
     let (mut at, end) = (geo.start(seg), geo.start(seg) + written);
     let mut all = Vec::new();
@@ -236,7 +236,7 @@ pub(crate) fn segment_blocks(media: &Media, seg: u64, written: u64) -> Result<Ve
 }
 
 /// Length of the part of a log at a place, and the blocks that its summary tells of.
-fn part_entries(media: &Media, at: u64, end: u64) -> Result<(u64, Vec<(u64, Entry)>)> {
+fn part_entries(media: &Media, at: u64, end: u64) -> Result<(u64, Vec<(u64, SummaryEntry)>)> {
     let first = media.read(at, Structure::Log)?;
     let head = Header::parse(&first.to_bytes())?;
     if at + head.blocks as u64 > end {

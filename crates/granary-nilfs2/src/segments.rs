@@ -11,7 +11,7 @@
 use crate::geometry::Geometry;
 use crate::layout::SUFILE_INO;
 use crate::layout::corrupt;
-use crate::layout::summary::{Entry, FINFO, HEADER, Part as Block, TIMES_BYTES};
+use crate::layout::summary::{FINFO, HEADER, Part as Block, SummaryEntry, TIMES_BYTES};
 use crate::layout::usage::{DIRTY, Usage, place};
 use granary_fs::{FsError, Result};
 use rustc_hash::FxHashMap;
@@ -211,7 +211,7 @@ impl Segments {
     ///
     /// # Errors
     /// `NoSpace`: there are too few free segments.
-    pub fn lay(&mut self, entries: &[Entry], root: bool, age: u64) -> Result<Vec<Part>> {
+    pub fn lay(&mut self, entries: &[SummaryEntry], root: bool, age: u64) -> Result<Vec<Part>> {
         let usages = entries.iter().filter(|e| root && e.ino == SUFILE_INO);
         let told: BTreeSet<u64> =
             usages.filter_map(|e| if let Block::Data(n) = e.part { Some(n) } else { None }).collect();

@@ -13,7 +13,7 @@
 use crate::Nova;
 use crate::layout::JOURNAL_PAIRS;
 use crate::mount::first_free;
-use crate::node::{Body, Node, State};
+use crate::node::{Body, Node, NodeState};
 use crate::replay::Replayed;
 use granary_device::Structure;
 use granary_fs::{FileKind, FsError, Ino, Result, is_name};
@@ -232,7 +232,7 @@ fn see(r: &Replayed) -> Seen {
 
 fn check_memory(r: &Replayed, node: &Node, bad: &mut Findings) {
     let (ino, st) = (node.ino, node.state.read());
-    let State { slot, tail, pages, current, last_attr, last_link, stale, word, body, .. } = &*st;
+    let NodeState { slot, tail, pages, current, last_attr, last_link, stale, word, body, .. } = &*st;
     let theirs = &r.state;
     let mut differs = |what: &str, same: bool| {
         if !same {

@@ -17,7 +17,7 @@ use crate::file::{RUN, Run};
 use crate::layout::entry;
 use crate::log::Pending;
 use crate::namespace::node;
-use crate::node::{AttrEntry, FileMap, State};
+use crate::node::{AttrEntry, FileMap, NodeState};
 use crate::{Nova, inodes};
 use granary_device::Structure;
 use granary_fs::{Allocate, Attr, Call, FsError, Inode, Result, Space, StatFs};
@@ -31,7 +31,7 @@ impl Nova {
     fn zeroed(
         &self,
         b: &mut Batch<'_>,
-        st: &State,
+        st: &NodeState,
         (first, end): (u64, u64),
         runs: &mut Vec<Run>,
     ) -> Result<()> {

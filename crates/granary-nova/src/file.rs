@@ -18,7 +18,7 @@ use crate::Nova;
 use crate::layout::entry::{self, Write};
 use crate::log::Pending;
 use crate::namespace::node;
-use crate::node::{Body, Displaced, Node, State};
+use crate::node::{Body, Displaced, Node, NodeState};
 use crate::options::DataMode;
 use granary_device::Structure;
 use granary_fs::{Call, Data, DirtyPage, FsError, Inode, Result, Time, WriteBackCause};
@@ -71,7 +71,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         time: Time,
         pos: u64,
         data: Payload<'_>,
@@ -113,7 +113,7 @@ impl Nova {
     fn new_pages(
         &self,
         b: &mut Batch<'_>,
-        st: &State,
+        st: &NodeState,
         (first, last): (u64, u64),
         runs: &mut Vec<Run>,
         content: impl Fn(u64, &mut Page),
@@ -137,7 +137,7 @@ impl Nova {
     }
 
     /// What `page` holds outside `pos..end`, where it is written in part; beyond the old end zeros.
-    fn edges(&self, st: &State, page: u64, pos: u64, end: u64, old_size: u64) -> Result<Page> {
+    fn edges(&self, st: &NodeState, page: u64, pos: u64, end: u64, old_size: u64) -> Result<Page> {
         let start = page * BLOCK;
         let used = old_size.saturating_sub(start).min(BLOCK);
         let head = pos.saturating_sub(start).min(used);
@@ -163,7 +163,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         p: &mut Pending,
         runs: &[Run],
         (mtime, size): (Time, u64),
@@ -182,7 +182,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         runs: &[Run],
         addrs: &[u64],
         (time, size): (Time, u64),
@@ -205,7 +205,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         time: Time,
         pos: u64,
         data: Payload<'_>,
@@ -241,14 +241,14 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         addr: u64,
         time: Time,
         size: u64,
     ) -> Result<()> {
         let mut old = [0; entry::WRITE];
         self.pm.load(addr, &mut old, Structure::DataPointer)?;
-        let (entry::Entry::Write(w), _, _) = entry::parse(&old)? else {
+        let (entry::LogEntry::Write(w), _, _) = entry::parse(&old)? else {
             return Err(granary_pm::corrupt(format!("no write entry at byte {addr:#x}")));
         };
         let epoch = st.epoch.wrapping_add(1);
@@ -266,7 +266,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         old: u64,
         size: u64,
     ) -> Result<()> {

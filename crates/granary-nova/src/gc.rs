@@ -16,9 +16,9 @@
 //! Source: NOVA section 4.2 and 5.3.
 
 use crate::Nova;
-use crate::layout::entry::{CUT, Entry, NEXT_PAGE, parse};
+use crate::layout::entry::{CUT, LogEntry, NEXT_PAGE, parse};
 use crate::layout::{LOG_SPACE, PAGE_NEXT, inode};
-use crate::node::{Body, LogPage, Node, State};
+use crate::node::{Body, LogPage, Node, NodeState};
 use granary_device::Structure;
 use granary_fs::Result;
 use granary_pm::{BLOCK, Batch, From};
@@ -31,7 +31,7 @@ const LEAST: usize = 3;
 
 impl Nova {
     /// After an operation: cleans the log where it just used up its prepared pages.
-    pub(crate) fn clean_log(&self, node: &Node, st: &mut State) -> Result<()> {
+    pub(crate) fn clean_log(&self, node: &Node, st: &mut NodeState) -> Result<()> {
         let at = st.current;
         // The tail has just entered a page, and the next one is not there yet: the log is about to grow.
         if at < LEAST || at + 1 < st.pages.len() || st.pages[at].entries > 2 {
@@ -56,7 +56,7 @@ impl Nova {
     }
 
     /// Unlinks pages in which everything is dead.
-    pub(crate) fn clean_fast(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
+    pub(crate) fn clean_fast(&self, b: &mut Batch<'_>, st: &mut NodeState) -> Result<()> {
         let gone = |p: &LogPage| p.dead >= p.entries;
         if !st.pages[..st.current].iter().any(gone) {
             return Ok(());
@@ -90,28 +90,28 @@ impl Nova {
     }
 
     /// Whether the entry at `addr` is still needed. `reach`: file pages that kept write entries may map.
-    fn is_live(&self, st: &State, addr: u64, entry: &Entry, reach: &mut u64) -> bool {
+    fn is_live(&self, st: &NodeState, addr: u64, entry: &LogEntry, reach: &mut u64) -> bool {
         match entry {
-            Entry::Write(w) => {
+            LogEntry::Write(w) => {
                 let live = st.file().entries.contains_key(&addr);
                 if live {
                     *reach = (*reach).max(w.page + w.pages as u64);
                 }
                 live
             }
-            Entry::Dentry { name, .. } => {
+            LogEntry::Dentry { name, .. } => {
                 let dir = st.dir();
                 addr == dir.dot || addr == dir.dotdot || dir.get(name).is_some_and(|d| d.addr == addr)
             }
-            Entry::Attr { flags, size, .. } => {
+            LogEntry::Attr { flags, size, .. } => {
                 addr == st.last_attr.addr || (flags & CUT != 0 && *reach > size.div_ceil(BLOCK))
             }
-            Entry::Link { .. } => addr == st.last_link,
+            LogEntry::Link { .. } => addr == st.last_link,
         }
     }
 
     /// Copies the live entries of all pages before the tail page into a new log.
-    fn clean_thoroughly(&self, b: &mut Batch<'_>, node: &Node, st: &mut State) -> Result<()> {
+    fn clean_thoroughly(&self, b: &mut Batch<'_>, node: &Node, st: &mut NodeState) -> Result<()> {
         let _step = granary_sim::step("nova: a log is copied");
         let mut new: Vec<LogPage> = Vec::new();
         let old: Vec<LogPage> = st.pages[..st.current].to_vec();
@@ -145,7 +145,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         node: &Node,
-        st: &State,
+        st: &NodeState,
         old: &[LogPage],
         new: &mut Vec<LogPage>,
     ) -> Result<Option<(BTreeMap<u64, u64>, u32)>> {
@@ -176,7 +176,7 @@ impl Nova {
                     buffer[fill..fill + len].copy_from_slice(&bytes[at..at + len]);
                     moved.insert(addr, last.block * BLOCK + fill as u64);
                     last.entries += 1;
-                    stale += u32::from(matches!(e, Entry::Attr { .. }) && addr != st.last_attr.addr);
+                    stale += u32::from(matches!(e, LogEntry::Attr { .. }) && addr != st.last_attr.addr);
                     fill += len;
                 }
                 at += len;
@@ -210,7 +210,7 @@ impl Nova {
 }
 
 /// Superseded truncations in these pages: entries that are neither dead, nor live, nor hold attributes.
-fn stale_in(pages: &[LogPage], st: &State) -> u32 {
+fn stale_in(pages: &[LogPage], st: &NodeState) -> u32 {
     let Body::File(map) = &st.body else { return 0 };
     let live = map.entries.keys().filter(|a| in_pages(pages, **a)).count() as u32;
     let holders = [st.last_attr.addr, st.last_link];
@@ -224,7 +224,7 @@ fn in_pages(pages: &[LogPage], addr: u64) -> bool {
 }
 
 /// Points the indexes to where the entries are now.
-fn readdress(st: &mut State, moved: &BTreeMap<u64, u64>) {
+fn readdress(st: &mut NodeState, moved: &BTreeMap<u64, u64>) {
     let new = |addr: u64| moved.get(&addr).copied().unwrap_or(addr);
     st.last_attr.addr = new(st.last_attr.addr);
     st.last_link = new(st.last_link);

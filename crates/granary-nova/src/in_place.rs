@@ -18,7 +18,7 @@ use crate::Nova;
 use crate::layout::entry::{self, DENTRY_DEAD};
 use crate::layout::{PAGE_ENTRIES, inode as place};
 use crate::log::Pending;
-use crate::node::State;
+use crate::node::NodeState;
 use granary_device::Structure;
 use granary_fs::{Attr, Call, FileKind, Inode, Result};
 use granary_pm::bytes::u64_at;
@@ -53,7 +53,7 @@ impl Nova {
     }
 
     /// The inode with other attributes, newer than all that its log says.
-    fn inode_in_place(&self, st: &State, attr: &Attr, cut: bool) -> Result<InPlace> {
+    fn inode_in_place(&self, st: &NodeState, attr: &Attr, cut: bool) -> Result<InPlace> {
         let mut bytes = [0; place::SIZE];
         self.pm.load(st.slot, &mut bytes, Structure::Inode)?;
         let old = bytes[..place::CHANGED].to_vec();
@@ -62,7 +62,7 @@ impl Nova {
     }
 
     /// What [`Nova::inode_in_place`] changed is committed.
-    fn inode_changed(st: &mut State, change: &InPlace) {
+    fn inode_changed(st: &mut NodeState, change: &InPlace) {
         st.word = u64_at(&change.new, 0);
         st.epoch = st.epoch.wrapping_add(1);
     }
@@ -71,7 +71,7 @@ impl Nova {
     pub(crate) fn attributes_in_place(
         &self,
         b: &mut Batch<'_>,
-        st: &mut State,
+        st: &mut NodeState,
         attr: &Attr,
         cut: bool,
     ) -> Result<()> {
@@ -87,9 +87,9 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         call: &Call<'_>,
-        (dir, dst): (&Inode, &mut State),
+        (dir, dst): (&Inode, &mut NodeState),
         name: &[u8],
-        (inode, st): (&Inode, &mut State),
+        (inode, st): (&Inode, &mut NodeState),
         (links, dir_links): (u32, u32),
     ) -> Result<()> {
         let old = dst.dir().get(name).map(|d| d.addr);
@@ -131,7 +131,7 @@ impl Nova {
 
     /// The entries of an operation that failed do not count: the pages' own counts are what they were. The pages of a log that
     /// was to begin are free: no inode leads to them.
-    pub(crate) fn take_back(&self, b: &mut Batch<'_>, st: &mut State, p: &Pending) -> Result<()> {
+    pub(crate) fn take_back(&self, b: &mut Batch<'_>, st: &mut NodeState, p: &Pending) -> Result<()> {
         if st.tail == 0 {
             return st.pages.drain(..).try_for_each(|page| self.free.give(page.block, 1));
         }
@@ -144,7 +144,7 @@ impl Nova {
 
     /// Log pages that nothing needs are free: those in which everything is dead, and those prepared, but for as many as
     /// `keeps` says for a log of that many pages.
-    pub(crate) fn shrink_log(&self, st: &mut State, keeps: impl FnOnce(usize) -> usize) -> Result<()> {
+    pub(crate) fn shrink_log(&self, st: &mut NodeState, keeps: impl FnOnce(usize) -> usize) -> Result<()> {
         self.stores(|b| {
             if st.pages.iter().take(st.current).any(|p| p.dead >= p.entries) {
                 b.fence()?;

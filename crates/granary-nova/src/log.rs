@@ -15,7 +15,7 @@
 use crate::Nova;
 use crate::layout::entry::{CUT, DEAD, DENTRY_DEAD, FLAGS, NEXT_PAGE, WRITE_DEAD};
 use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, inode};
-use crate::node::{Displaced, LogPage, State};
+use crate::node::{Displaced, LogPage, NodeState};
 use granary_device::Structure;
 use granary_fs::{FsError, Ino, Result};
 use granary_pm::bytes::put_u64;
@@ -42,12 +42,12 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub fn new(st: &State) -> Pending {
+    pub fn new(st: &NodeState) -> Pending {
         Pending { tail: st.tail, current: st.current, counts: Vec::new(), entries: 0 }
     }
 
     /// The epoch of the next entry.
-    pub fn epoch(&self, st: &State) -> u32 {
+    pub fn epoch(&self, st: &NodeState) -> u32 {
         st.epoch.wrapping_add(self.entries + 1)
     }
 
@@ -57,7 +57,7 @@ impl Pending {
     }
 
     /// The entries count now.
-    pub fn apply(self, st: &mut State) {
+    pub fn apply(self, st: &mut NodeState) {
         (st.tail, st.current) = (self.tail, self.current);
         st.epoch = st.epoch.wrapping_add(self.entries);
         for (page, n) in self.counts {
@@ -69,7 +69,7 @@ impl Pending {
 impl Nova {
     /// Prepares more log pages: links them behind the last. An urgent caller takes from the reserve no more than the one page
     /// that its entry needs, so that there is enough for others.
-    fn grow_log(&self, b: &mut Batch<'_>, st: &mut State, ino: Ino, urgent: bool) -> Result<()> {
+    fn grow_log(&self, b: &mut Batch<'_>, st: &mut NodeState, ino: Ino, urgent: bool) -> Result<()> {
         let _step = granary_sim::step("nova: a log grows");
         let mut want = growth(st.pages.len()) as u64;
         let cpu = self.cpu();
@@ -96,7 +96,7 @@ impl Nova {
     }
 
     /// Gives the pages behind the one with the tail back, but for the first `keep` of them.
-    pub(crate) fn give_prepared(&self, b: &mut Batch<'_>, st: &mut State, keep: usize) -> Result<()> {
+    pub(crate) fn give_prepared(&self, b: &mut Batch<'_>, st: &mut NodeState, keep: usize) -> Result<()> {
         let last = st.current + keep;
         if st.tail == 0 || last + 1 >= st.pages.len() {
             return Ok(());
@@ -129,7 +129,7 @@ impl Nova {
     pub(crate) fn append(
         &self,
         b: &mut Batch<'_>,
-        st: &mut State,
+        st: &mut NodeState,
         p: &mut Pending,
         ino: Ino,
         (entry, what, urgent): (&[u8], Structure, bool),
@@ -162,7 +162,7 @@ impl Nova {
 
     /// Stores a log's new tail (and its head, where the log is new), without a fence behind them. Of a new log both are in one
     /// line; where lines may be torn the head is safe first.
-    pub(crate) fn put_tail(&self, b: &mut Batch<'_>, st: &State, p: &Pending) -> Result<()> {
+    pub(crate) fn put_tail(&self, b: &mut Batch<'_>, st: &NodeState, p: &Pending) -> Result<()> {
         if st.tail == 0 {
             if !self.pm.info().whole_lines {
                 // The tail is what counts: without it nobody looks at the head.
@@ -179,7 +179,7 @@ impl Nova {
     }
 
     /// Commits what is pending in one log: fence, tail, fence.
-    pub(crate) fn commit(&self, b: &mut Batch<'_>, st: &mut State, p: Pending) -> Result<()> {
+    pub(crate) fn commit(&self, b: &mut Batch<'_>, st: &mut NodeState, p: Pending) -> Result<()> {
         b.fence()?;
         self.put_tail(b, st, &p)?;
         b.fence()?;
@@ -188,14 +188,14 @@ impl Nova {
     }
 
     /// Counts a dead entry in its page's tail.
-    fn page_dead(&self, b: &mut Batch<'_>, st: &mut State, addr: u64) -> Result<()> {
+    fn page_dead(&self, b: &mut Batch<'_>, st: &mut NodeState, addr: u64) -> Result<()> {
         let Some(page) = st.page_of(addr) else { return Ok(()) };
         page.dead += 1;
         b.put_u32(page.block * BLOCK + PAGE_DEAD, page.dead, Structure::Log)
     }
 
     /// Displaced pages: their entries are marked, their blocks are free. After the commit of what displaced them.
-    pub(crate) fn displaced(&self, b: &mut Batch<'_>, st: &mut State, list: &[Displaced]) -> Result<()> {
+    pub(crate) fn displaced(&self, b: &mut Batch<'_>, st: &mut NodeState, list: &[Displaced]) -> Result<()> {
         for &(entry, block, len) in list {
             if let Some((dead, all)) = st.file_mut().count_dead(entry, len) {
                 b.put_u32(entry + WRITE_DEAD, dead, Structure::DataPointer)?;
@@ -209,18 +209,18 @@ impl Nova {
     }
 
     /// Marks a dentry dead that was taken away or replaced.
-    pub(crate) fn dentry_dead(&self, b: &mut Batch<'_>, st: &mut State, addr: u64) -> Result<()> {
+    pub(crate) fn dentry_dead(&self, b: &mut Batch<'_>, st: &mut NodeState, addr: u64) -> Result<()> {
         b.put(addr + DENTRY_DEAD, &[1], Structure::Dentry)?;
         self.page_dead(b, st, addr)
     }
 
     /// A dentry that is dead from the start was appended: counts it.
-    pub(crate) fn born_dead(&self, b: &mut Batch<'_>, st: &mut State, addr: u64) -> Result<()> {
+    pub(crate) fn born_dead(&self, b: &mut Batch<'_>, st: &mut NodeState, addr: u64) -> Result<()> {
         self.page_dead(b, st, addr)
     }
 
     /// The link-change entry at `addr` (0 = none) is superseded.
-    pub(crate) fn link_superseded(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
+    pub(crate) fn link_superseded(&self, b: &mut Batch<'_>, st: &mut NodeState) -> Result<()> {
         let addr = std::mem::take(&mut st.last_link);
         if addr == 0 {
             return Ok(());
@@ -230,7 +230,7 @@ impl Nova {
     }
 
     /// The newest attribute entry is superseded. A truncation to more than nothing stays: it cuts older entries.
-    pub(crate) fn attr_superseded(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
+    pub(crate) fn attr_superseded(&self, b: &mut Batch<'_>, st: &mut NodeState) -> Result<()> {
         let old = std::mem::take(&mut st.last_attr);
         if old.addr == 0 {
             return Ok(());

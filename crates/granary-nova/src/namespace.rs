@@ -20,7 +20,7 @@ use crate::Nova;
 use crate::layout::entry::{self, Write};
 use crate::layout::inode::{self, LogPointers};
 use crate::log::{Pending, growth};
-use crate::node::{AttrEntry, Node, State};
+use crate::node::{AttrEntry, Node, NodeState};
 use granary_device::Structure;
 use granary_fs::{
     Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Loaded, Names, NewNode, Rename, Result,
@@ -48,7 +48,7 @@ impl Nova {
         &self,
         (ino, generation): (Ino, u32),
         attr: Attr,
-        state: State,
+        state: NodeState,
         parent: u64,
     ) -> Loaded {
         let node =
@@ -62,7 +62,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         p: &mut Pending,
         (links, call): (u32, &Call<'_>),
     ) -> Result<u64> {
@@ -75,7 +75,7 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
-        st: &mut State,
+        st: &mut NodeState,
         addr: u64,
         (links, call): (u32, &Call<'_>),
     ) -> Result<()> {
@@ -93,9 +93,9 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         call: &Call<'_>,
-        (dir, dst, dp): (&Inode, &mut State, &mut Pending),
+        (dir, dst, dp): (&Inode, &mut NodeState, &mut Pending),
         name: &[u8],
-        (inode, st, p): (&Inode, &mut State, &mut Pending),
+        (inode, st, p): (&Inode, &mut NodeState, &mut Pending),
         (links, dir_links): (u32, u32),
     ) -> Result<(u64, u64)> {
         let e = entry::dentry(dp.epoch(dst), name, 0, inode.view(|a| a.kind), call.time, dir_links);
@@ -108,9 +108,9 @@ impl Nova {
         &self,
         b: &mut Batch<'_>,
         call: &Call<'_>,
-        (dir, dst, dp): (&Inode, &mut State, Pending),
+        (dir, dst, dp): (&Inode, &mut NodeState, Pending),
         name: &[u8],
-        (inode, st, p): (&Inode, &mut State, Pending),
+        (inode, st, p): (&Inode, &mut NodeState, Pending),
         (links, dir_links): (u32, u32),
         (gone, at): (u64, u64),
     ) -> Result<()> {
@@ -148,7 +148,7 @@ impl Nova {
     }
 
     /// The inode no longer exists on media.
-    pub(crate) fn put_deleted(&self, b: &mut Batch<'_>, st: &State, word: u64) -> Result<()> {
+    pub(crate) fn put_deleted(&self, b: &mut Batch<'_>, st: &NodeState, word: u64) -> Result<()> {
         b.put_u64(st.slot, word, INODE)?;
         b.put_u64(st.slot + inode::DELETE_EPOCH, st.epoch as u64 + 1, INODE)
     }
@@ -166,7 +166,7 @@ impl Nova {
             self.free.give(block, n)?;
         }
         let (slot, word) = (st.slot, st.word);
-        *st = State::new(slot, word, inode.view(|a| a.kind));
+        *st = NodeState::new(slot, word, inode.view(|a| a.kind));
         st.last_attr = AttrEntry::default();
         self.nodes.lock().remove(&inode.ino().0);
         self.give_inode(inode.ino());
@@ -221,7 +221,7 @@ impl Names for Nova {
         let generation = self.generations.next();
         let is_dir = new.kind == FileKind::Dir;
         let mut attr = new.attr(call.time);
-        let mut st = State::new(slot, inode::word(new.kind, new.mode, true, false), new.kind);
+        let mut st = NodeState::new(slot, inode::word(new.kind, new.mode, true, false), new.kind);
         let mut taken = Vec::new();
         let result = self.stores(|b| {
             let mut own = Pending::new(&st);
@@ -296,7 +296,7 @@ impl Names for Nova {
         let (ino, slot) = self.take_inode()?;
         let generation = self.generations.next();
         let attr = Attr { nlink: 0, ..new.attr(call.time) };
-        let st = State::new(slot, inode::word(new.kind, new.mode, false, false), new.kind);
+        let st = NodeState::new(slot, inode::word(new.kind, new.mode, false, false), new.kind);
         let made = self.stores(|b| {
             b.put(slot, &inode::bytes((ino, generation), &attr, LogPointers { head: 0, tail: 0 }), INODE)?;
             b.write_back()

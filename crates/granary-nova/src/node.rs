@@ -187,7 +187,7 @@ pub struct AttrEntry {
 
 /// The state of an inode.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct NodeState {
     /// Address of the inode on media.
     pub slot: u64,
     /// Address behind the last entry; 0 = no log.
@@ -208,14 +208,14 @@ pub struct State {
     pub body: Body,
 }
 
-impl State {
-    pub fn new(slot: u64, word: u64, kind: FileKind) -> State {
+impl NodeState {
+    pub fn new(slot: u64, word: u64, kind: FileKind) -> NodeState {
         let body = match kind {
             FileKind::File | FileKind::Symlink => Body::File(FileMap::default()),
             FileKind::Dir => Body::Dir(DirIndex::default()),
             _ => Body::Special,
         };
-        State {
+        NodeState {
             slot,
             tail: 0,
             pages: Vec::new(),
@@ -276,7 +276,7 @@ impl State {
 /// An inode's private part.
 pub struct Node {
     pub ino: Ino,
-    pub state: RwLock<State>,
+    pub state: RwLock<NodeState>,
     /// A directory's parent.
     pub parent: AtomicU64,
     pub generation: u32,

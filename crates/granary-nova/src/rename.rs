@@ -14,7 +14,7 @@ use crate::layout::entry::{self, DENTRY_DEAD};
 use crate::layout::inode;
 use crate::log::Pending;
 use crate::namespace::node;
-use crate::node::State;
+use crate::node::NodeState;
 use granary_device::Structure;
 use granary_fs::{Attr, Call, FileKind, Inode, Rename, Result};
 use granary_pm::{Batch, corrupt};
@@ -23,13 +23,13 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A log that takes part.
 struct Part<'a, 'i> {
     inode: &'i Inode,
-    st: &'a mut State,
+    st: &'a mut NodeState,
     p: Pending,
     attr: Attr,
 }
 
 impl<'a, 'i> Part<'a, 'i> {
-    fn new(inode: &'i Inode, st: &'a mut State) -> Part<'a, 'i> {
+    fn new(inode: &'i Inode, st: &'a mut NodeState) -> Part<'a, 'i> {
         let p = Pending::new(st);
         Part { inode, st, p, attr: inode.attr() }
     }
@@ -106,11 +106,11 @@ impl Moving<'_, '_, '_> {
 
 impl Nova {
     /// A ".." entry that leads to `parent`.
-    fn new_parent(&self, st: &State, parent: &Inode) -> Result<InPlace> {
+    fn new_parent(&self, st: &NodeState, parent: &Inode) -> Result<InPlace> {
         let addr = st.dir().dotdot;
         let mut old = [0; 56];
         self.pm.load(addr, &mut old, Structure::Dentry)?;
-        let (entry::Entry::Dentry { name, time, links, .. }, epoch, _) = entry::parse(&old)? else {
+        let (entry::LogEntry::Dentry { name, time, links, .. }, epoch, _) = entry::parse(&old)? else {
             return Err(corrupt(format!("no \"..\" at byte {addr:#x}")));
         };
         let new = entry::dentry(epoch, &name, parent.ino().0, FileKind::Dir, time, links);

@@ -11,10 +11,10 @@
 //! Everything that media say is checked before it is used. Source: NOVA section 4.6 (recovery by log scan).
 
 use crate::Nova;
-use crate::layout::entry::{CUT, DEAD, Entry, NEXT_PAGE, inode_flags, parse};
+use crate::layout::entry::{CUT, DEAD, LogEntry, NEXT_PAGE, inode_flags, parse};
 use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, PAGE_OWNER, inode};
 use crate::mount::first_free;
-use crate::node::{AttrEntry, Body, LogPage, State};
+use crate::node::{AttrEntry, Body, LogPage, NodeState};
 use granary_device::Structure;
 use granary_fs::{Attr, FileKind, FsError, Ino, Result, Time};
 use granary_pm::bytes::{u32_at, u64_at};
@@ -25,7 +25,7 @@ use rustc_hash::FxHashSet;
 /// An inode as its log has it.
 pub struct Replayed {
     pub attr: Attr,
-    pub state: State,
+    pub state: NodeState,
     pub parent: u64,
     pub generation: u32,
     /// Entries and dead entries that each page's tail has on media.
@@ -59,7 +59,7 @@ impl Nova {
         }
         let (attr, log) = inode::parse(&bytes, ino)?;
         let (since, was_cut) = inode::since(&bytes);
-        let mut state = State::new(slot, u64_at(&bytes, 0), attr.kind);
+        let mut state = NodeState::new(slot, u64_at(&bytes, 0), attr.kind);
         state.epoch = since;
         let generation = inode::generation(&bytes);
         let out = Replayed { attr, state, parent: 0, generation, counts: Vec::new(), next: 0, was_cut };
@@ -154,9 +154,9 @@ impl Replay<'_> {
         }
     }
 
-    fn entry(&mut self, entry: Entry, epoch: u32, at: u64) -> Result<()> {
+    fn entry(&mut self, entry: LogEntry, epoch: u32, at: u64) -> Result<()> {
         match (entry, &mut self.out.state.body) {
-            (Entry::Write(w), Body::File(map)) => {
+            (LogEntry::Write(w), Body::File(map)) => {
                 let sane = w.pages > 0
                     && self.nova.is_data(w.block, w.pages as u64)
                     && w.page < MAX_FILE_SIZE / BLOCK
@@ -180,7 +180,7 @@ impl Replay<'_> {
                     self.out.attr.ctime = w.mtime;
                 }
             }
-            (Entry::Dentry { name, ino, kind, dead, time, links }, Body::Dir(dir)) => {
+            (LogEntry::Dentry { name, ino, kind, dead, time, links }, Body::Dir(dir)) => {
                 match (&name[..], ino) {
                     (b".", _) => dir.dot = at,
                     (b"..", _) => {
@@ -207,10 +207,10 @@ impl Replay<'_> {
                     (a.mtime, a.ctime, a.nlink) = (time, time, links);
                 }
             }
-            (Entry::Attr { size, .. }, _) if size > MAX_FILE_SIZE => {
+            (LogEntry::Attr { size, .. }, _) if size > MAX_FILE_SIZE => {
                 return Err(self.bad("an impossible size", at));
             }
-            (Entry::Attr { flags, mode, uid, gid, times, size, links }, body) => {
+            (LogEntry::Attr { flags, mode, uid, gid, times, size, links }, body) => {
                 let mut out = Vec::new();
                 if flags & CUT != 0
                     && let Body::File(map) = body
@@ -249,7 +249,7 @@ impl Replay<'_> {
                     (a.mtime, a.ctime, a.nlink) = (times[1], times[2], links);
                 }
             }
-            (Entry::Link { links, ctime, .. }, _) => {
+            (LogEntry::Link { links, ctime, .. }, _) => {
                 let old = std::mem::replace(&mut self.out.state.last_link, at);
                 if old != 0 {
                     self.dead(old);

@@ -4,7 +4,7 @@ use crate::OrchFs;
 use crate::layout::Area;
 use crate::mkfs::ROOT;
 use crate::mount::reach;
-use crate::node::State;
+use crate::node::NodeState;
 use crate::pools::Pools;
 use granary_fs::{Attr, FileKind, Ino, Result};
 use granary_pm::Findings;
@@ -19,7 +19,7 @@ impl OrchFs {
         let mut bad = Findings::default();
         let end = self.checkpoint.lock().inodes_end;
         let seen = Pools::new(&self.layout);
-        let mut inodes: BTreeMap<u64, (State, Attr)> = BTreeMap::new();
+        let mut inodes: BTreeMap<u64, (NodeState, Attr)> = BTreeMap::new();
         for ino in 1..end {
             match self.read_inode(Ino(ino)) {
                 Ok(None) => {}
@@ -43,7 +43,7 @@ impl OrchFs {
         Ok(bad.into_vec())
     }
 
-    fn check_names(&self, inodes: &BTreeMap<u64, (State, Attr)>, bad: &mut Findings) {
+    fn check_names(&self, inodes: &BTreeMap<u64, (NodeState, Attr)>, bad: &mut Findings) {
         let mut links: BTreeMap<u64, u32> = BTreeMap::new();
         let mut subdirs: BTreeMap<u64, u32> = BTreeMap::new();
         for (ino, (state, attr)) in inodes {
@@ -93,7 +93,7 @@ impl OrchFs {
         }
     }
 
-    fn check_memory(&self, inodes: &BTreeMap<u64, (State, Attr)>, bad: &mut Findings) {
+    fn check_memory(&self, inodes: &BTreeMap<u64, (NodeState, Attr)>, bad: &mut Findings) {
         let nodes: Vec<_> = {
             let nodes = self.nodes.lock();
             let mut all: Vec<_> =
@@ -109,7 +109,7 @@ impl OrchFs {
             };
             let same_tree = home.tree.root() == state.tree.root()
                 && home.tree.range(0, u64::MAX).eq(state.tree.range(0, u64::MAX));
-            let entries = |s: &State| s.dir.as_ref().map(|dir| dir.after(0).cloned().collect::<Vec<_>>());
+            let entries = |s: &NodeState| s.dir.as_ref().map(|dir| dir.after(0).cloned().collect::<Vec<_>>());
             let same_rest = home.attributes == state.attributes
                 && home.target == state.target
                 && home.space == state.space

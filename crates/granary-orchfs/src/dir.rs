@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// An entry, and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct CachedDentry {
     /// What it says.
     pub dentry: Dentry,
     /// The NVM page.
@@ -50,7 +50,7 @@ fn mask(unit: usize, units: usize) -> u128 {
 #[derive(Debug, Default)]
 pub struct Dir {
     by_name: FxHashMap<Vec<u8>, u64>,
-    by_cookie: BTreeMap<u64, Entry>,
+    by_cookie: BTreeMap<u64, CachedDentry>,
     rooms: Vec<Room>,
     /// No page before this one has room for an entry of one unit.
     full: usize,
@@ -61,7 +61,7 @@ pub struct Dir {
 
 /// Where a new name is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DentryPlace {
     /// Page and unit.
     Here(u64, usize),
     /// No page has room for it.
@@ -90,7 +90,7 @@ impl Dir {
                 room.taken |= mask(unit, units);
                 dir.last = dir.last.max(dentry.cookie);
                 let cookie = dentry.cookie;
-                let entry = Entry { dentry, page: *page, unit };
+                let entry = CachedDentry { dentry, page: *page, unit };
                 if dir.by_name.insert(entry.dentry.name.clone(), cookie).is_some()
                     || dir.by_cookie.insert(cookie, entry).is_some()
                 {
@@ -104,12 +104,12 @@ impl Dir {
     }
 
     /// The entry of a name.
-    pub fn get(&self, name: &[u8]) -> Option<&Entry> {
+    pub fn get(&self, name: &[u8]) -> Option<&CachedDentry> {
         self.by_name.get(name).map(|cookie| &self.by_cookie[cookie])
     }
 
     /// Entries behind a place in the order of listing.
-    pub fn after(&self, cookie: u64) -> impl Iterator<Item = &Entry> {
+    pub fn after(&self, cookie: u64) -> impl Iterator<Item = &CachedDentry> {
         self.by_cookie.range(cookie.saturating_add(1)..).map(|(_, entry)| entry)
     }
 
@@ -145,10 +145,10 @@ impl Dir {
     }
 
     /// Where an entry of this name can go.
-    pub fn place(&self, name: &[u8]) -> Place {
+    pub fn place(&self, name: &[u8]) -> DentryPlace {
         let units = dentry::units(name);
         let found = self.rooms[self.full..].iter().find_map(|room| Some((room.page, room.find(units)?)));
-        found.map_or(Place::NewPage, |(page, unit)| Place::Here(page, unit))
+        found.map_or(DentryPlace::NewPage, |(page, unit)| DentryPlace::Here(page, unit))
     }
 
     /// A new last page, and the record that leads to it where it is not the first (which the inode leads to).
@@ -177,7 +177,7 @@ impl Dir {
             self.full += 1;
         }
         self.by_name.insert(name.to_vec(), self.last);
-        self.by_cookie.insert(self.last, Entry { dentry, page, unit });
+        self.by_cookie.insert(self.last, CachedDentry { dentry, page, unit });
         record
     }
 
@@ -234,8 +234,8 @@ mod tests {
                 let mut name = format!("{step}-").into_bytes();
                 name.resize(name.len() + random.below(240) as usize, b'x');
                 let place = match dir.place(&name) {
-                    Place::Here(page, unit) => (page, unit),
-                    Place::NewPage => {
+                    DentryPlace::Here(page, unit) => (page, unit),
+                    DentryPlace::NewPage => {
                         let mut page = dentry::page_head(9, 0).to_vec();
                         page.resize(4096, 0);
                         pages.insert(step + 1, page);

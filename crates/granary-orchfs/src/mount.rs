@@ -23,7 +23,7 @@ use crate::journal::Journal;
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::superblock::{SIZE, Superblock};
 use crate::layout::{Area, Layout, dentry, inode, nodes};
-use crate::node::{Node, State};
+use crate::node::{Node, NodeState};
 use crate::options::MountOptions;
 use crate::pools::Pools;
 use crate::unit::{Unit, Word};
@@ -189,7 +189,7 @@ impl OrchFs {
     ///
     /// # Errors
     /// `Corrupt`; the drive's.
-    pub(crate) fn read_inode(&self, ino: Ino) -> Result<Option<(Node, State, Attr)>> {
+    pub(crate) fn read_inode(&self, ino: Ino) -> Result<Option<(Node, NodeState, Attr)>> {
         let mut bytes = [0; inode::SIZE];
         self.pm.load(self.layout.at(Area::Inode, ino.0), &mut bytes, Structure::Inode)?;
         if inode::kind(&bytes)?.is_none() {
@@ -198,11 +198,11 @@ impl OrchFs {
         let (inode, mut attr) = inode::parse(&bytes, ino.0)?;
         let (attribute_pages, b) =
             blob::read(&self.pm, &self.layout, ino.0, inode.attributes, MOST_ATTRIBUTES)?;
-        let mut state = State {
+        let mut state = NodeState {
             target: inode.target,
             attributes: blob::decode(&b)?,
             attribute_pages,
-            ..State::default()
+            ..NodeState::default()
         };
         match attr.kind {
             FileKind::Dir => state.dir = Some(self.read_dir(ino.0, inode.first, inode.parent)?),
@@ -302,7 +302,7 @@ impl OrchFs {
 ///
 /// # Errors
 /// Those of `found`.
-pub fn reach(node: &Node, state: &State, found: &mut dyn FnMut(Area, u64) -> Result<()>) -> Result<()> {
+pub fn reach(node: &Node, state: &NodeState, found: &mut dyn FnMut(Area, u64) -> Result<()>) -> Result<()> {
     found(Area::Inode, node.ino.0)?;
     state.tree.numbers().try_for_each(|number| found(Area::Index, number))?;
     for (_, unit) in state.tree.range(0, u64::MAX) {

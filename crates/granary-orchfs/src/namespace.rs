@@ -7,9 +7,9 @@
 //!
 //! An inode without links lives on until it is evicted; after a power failure mount frees it.
 
-use crate::dir::{Dir, Place};
+use crate::dir::{DentryPlace, Dir};
 use crate::layout::{Area, dentry, inode};
-use crate::node::{Node, State, node, with_blocks};
+use crate::node::{Node, NodeState, node, with_blocks};
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
 use crate::{OrchFs, blob};
@@ -33,8 +33,8 @@ impl OrchFs {
     /// Finds room for a name; takes a page where there is none.
     pub(crate) fn spot(&self, taken: &mut Taken<'_>, dir: &Dir, name: &[u8]) -> Result<Spot> {
         Ok(match dir.place(name) {
-            Place::Here(page, unit) => Spot { page, unit, is_new: false },
-            Place::NewPage => Spot { page: self.take(taken, Area::Page)?, unit: 1, is_new: true },
+            DentryPlace::Here(page, unit) => Spot { page, unit, is_new: false },
+            DentryPlace::NewPage => Spot { page: self.take(taken, Area::Page)?, unit: 1, is_new: true },
         })
     }
 
@@ -78,9 +78,9 @@ impl OrchFs {
         call: &Call<'_>,
         new: &NewNode<'_>,
         parent: u64,
-    ) -> Result<(Node, State, Attr)> {
+    ) -> Result<(Node, NodeState, Attr)> {
         let ino = self.take(taken, Area::Inode)?;
-        let mut state = State::default();
+        let mut state = NodeState::default();
         let mut attr = new.attr(call.time);
         match new.kind {
             FileKind::Dir => state.dir = Some(Dir::new(parent)),
@@ -102,7 +102,7 @@ impl OrchFs {
         Ok((node, state, attr))
     }
 
-    fn created(&self, node: Node, state: State, attr: Attr) -> Created {
+    fn created(&self, node: Node, state: NodeState, attr: Attr) -> Created {
         let attr = with_blocks(attr, &state);
         *node.state.write() = state;
         Created { ino: node.ino, loaded: self.loaded(node, attr) }

@@ -23,7 +23,7 @@ pub struct Node {
     /// Tells lives of the number apart.
     pub generation: u32,
     /// What changes.
-    pub state: RwLock<State>,
+    pub state: RwLock<NodeState>,
     /// Size of the file, for who has only this part of the inode.
     pub size: AtomicU64,
     /// It has left memory, or is free: what is in `state` counts no more.
@@ -42,7 +42,7 @@ impl Node {
         Node {
             ino,
             generation,
-            state: RwLock::new(State::default()),
+            state: RwLock::new(NodeState::default()),
             size: AtomicU64::new(size),
             gone: AtomicBool::new(false),
             undoing: Mutex::default(),
@@ -59,7 +59,7 @@ impl Node {
 
 /// What changes of an inode beside its attributes.
 #[derive(Default)]
-pub struct State {
+pub struct NodeState {
     /// What its blocks are.
     pub tree: HrTree,
     /// Space of the units, in pages of 4 KiB.
@@ -76,7 +76,7 @@ pub struct State {
     pub attribute_pages: Vec<u64>,
 }
 
-impl State {
+impl NodeState {
     /// The entries of a directory.
     pub fn dir(&self) -> &Dir {
         self.dir.as_ref().expect("the vfs asks only directories for names")
@@ -120,6 +120,6 @@ pub fn node(inode: &Inode) -> &Node {
 }
 
 /// The attributes with the space that the state takes.
-pub fn with_blocks(attr: Attr, state: &State) -> Attr {
+pub fn with_blocks(attr: Attr, state: &NodeState) -> Attr {
     Attr { blocks: state.blocks(), ..attr }
 }

@@ -39,7 +39,7 @@ impl Interval {
 }
 
 #[derive(Default)]
-struct State {
+struct NodeState {
     next: u64,
     held: Vec<Interval>,
     waiting: Vec<Interval>,
@@ -49,7 +49,7 @@ struct State {
 #[derive(Default)]
 pub struct RangeLock {
     kind: RangeKind,
-    state: Mutex<State>,
+    state: Mutex<NodeState>,
     changed: Condvar,
     /// Of `bits`: shared by whoever leaves the size alone.
     file: RwLock<()>,

@@ -2,7 +2,7 @@
 
 use crate::OrchFs;
 use crate::namespace::dir_attr;
-use crate::node::{State, node};
+use crate::node::{NodeState, node};
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
 use granary_fs::{Attr, Call, Rename, Result};
@@ -11,12 +11,12 @@ use granary_sim::sync::RwLockWriteGuard;
 
 /// The states of the directories: one, or two.
 struct Dirs<'a> {
-    from: RwLockWriteGuard<'a, State>,
-    to: Option<RwLockWriteGuard<'a, State>>,
+    from: RwLockWriteGuard<'a, NodeState>,
+    to: Option<RwLockWriteGuard<'a, NodeState>>,
 }
 
 impl Dirs<'_> {
-    fn to(&mut self) -> &mut State {
+    fn to(&mut self) -> &mut NodeState {
         self.to.as_deref_mut().unwrap_or(&mut self.from)
     }
 }

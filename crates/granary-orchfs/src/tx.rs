@@ -12,7 +12,7 @@ use crate::OrchFs;
 use crate::hrtree::Change;
 use crate::layout::{Area, inode, nodes};
 use crate::lease::Has;
-use crate::node::{Node, State};
+use crate::node::{Node, NodeState};
 use crate::record::{Group, LARGEST_GROUP, Record};
 use crate::unit::{Unit, Word};
 use granary_device::Structure;
@@ -68,7 +68,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The inode as it is in memory, with these attributes: all of its head.
-    pub fn put_inode(&mut self, node: &Node, state: &State, attr: &Attr) {
+    pub fn put_inode(&mut self, node: &Node, state: &NodeState, attr: &Attr) {
         let inode = state.inode(node);
         let mut bytes = inode::head(&inode, attr).to_vec();
         bytes.extend(&inode.target);
@@ -83,7 +83,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Size and times of a write alone: less than a line.
-    pub fn put_stamps(&mut self, node: &Node, state: &State, attr: &Attr) {
+    pub fn put_stamps(&mut self, node: &Node, state: &NodeState, attr: &Attr) {
         let (at, len) = inode::STAMPS;
         let bytes = inode::head(&state.inode(node), attr)[at..at + len].to_vec();
         self.inodes.push(node.ino.0);
@@ -91,7 +91,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The root of a tree alone, where it is another one.
-    pub fn put_root(&mut self, node: &Node, state: &State, is_new: bool) {
+    pub fn put_root(&mut self, node: &Node, state: &NodeState, is_new: bool) {
         self.inodes.push(node.ino.0);
         if is_new {
             let bytes = state.tree.root().encode().to_le_bytes().to_vec();
@@ -109,7 +109,7 @@ impl<'a> Tx<'a> {
     /// Makes `after` what a block is: the tree, the units' nodes and pages, what is freed. `numbers` are for nodes that this takes.
     pub fn set_unit(
         &mut self,
-        (node, state): (&Node, &mut State),
+        (node, state): (&Node, &mut NodeState),
         block: u64,
         after: Unit,
         numbers: &mut Vec<u64>,
@@ -183,7 +183,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The nodes that changed: new ones are written to their places, children of others are records (neighbours are one).
-    pub fn put_tree(&mut self, node: &Node, state: &State, changes: &TreeChanges) -> Result<()> {
+    pub fn put_tree(&mut self, node: &Node, state: &NodeState, changes: &TreeChanges) -> Result<()> {
         for number in &changes.made {
             let image = state.tree.image(*number);
             let image = image.ok_or_else(|| corrupt(format!("index node {number} is not in its tree")))?;

@@ -31,14 +31,14 @@ use granary_device::{
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
-use state::State;
+use state::DimmState;
 use std::sync::Arc;
 
 /// One DIMM, or several that are interleaved, over a medium.
 pub struct Dimm<M: Medium = RamMedium> {
     config: DimmConfig,
     pages: u64,
-    state: Mutex<State<M>>,
+    state: Mutex<DimmState<M>>,
 }
 
 impl Dimm {
@@ -64,7 +64,7 @@ impl<M: Medium> Dimm<M> {
             let why = format!("makes {pages} pages with {} DIMMs, but the medium has {has}", config.dimms);
             return Err(ConfigError { field: "capacity", why });
         }
-        Ok(Dimm { config: config.clone(), pages, state: Mutex::new(State::new(config, medium)) })
+        Ok(Dimm { config: config.clone(), pages, state: Mutex::new(DimmState::new(config, medium)) })
     }
 
     /// The configuration.
@@ -154,7 +154,7 @@ impl<M: Medium> Dimm<M> {
     fn call<T>(
         &self,
         now: Nanos,
-        work: impl FnOnce(&mut State<M>) -> Result<T, DriveError>,
+        work: impl FnOnce(&mut DimmState<M>) -> Result<T, DriveError>,
     ) -> Result<T, DriveError> {
         let mut s = self.state.lock();
         s.begin(now)?;

@@ -65,7 +65,7 @@ fn edit(addr: u64, old: Bytes, new: Bytes) -> Edit {
 
 /// Where an entry lies.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct DentryPlace {
     /// Address on media.
     pub addr: u64,
     /// Bytes to the next.
@@ -240,7 +240,7 @@ impl Pmfs {
     }
 
     /// The entry of this name.
-    pub(crate) fn find(&self, tree: Tree, size: u64, name: &[u8]) -> Result<Option<Place>> {
+    pub(crate) fn find(&self, tree: Tree, size: u64, name: &[u8]) -> Result<Option<DentryPlace>> {
         self.search(tree, size, 0, Some(Wanted::name(name)), &mut |_, block, d, before| {
             if d.ino == 0 || d.name != name {
                 return ControlFlow::Continue(());
@@ -248,7 +248,7 @@ impl Pmfs {
             let base = block * BLOCK;
             let before = before.map(|(at, len)| (base + at as u64, len));
             let addr = base + d.at as u64;
-            ControlFlow::Break(Place { addr, len: d.len, before, ino: d.ino })
+            ControlFlow::Break(DentryPlace { addr, len: d.len, before, ino: d.ino })
         })
     }
 
@@ -258,7 +258,7 @@ impl Pmfs {
         tree: Tree,
         size: u64,
         need: usize,
-        gone: Option<&Place>,
+        gone: Option<&DentryPlace>,
     ) -> Result<Option<Room>> {
         let taken = |addr: u64| {
             gone.is_some_and(|g| g.addr == addr || g.before.is_some_and(|(before, _)| before == addr))
@@ -300,7 +300,7 @@ impl Pmfs {
     }
 
     /// The edit that removes an entry.
-    pub(crate) fn removal(&self, place: &Place) -> Edit {
+    pub(crate) fn removal(&self, place: &DentryPlace) -> Edit {
         match place.before {
             Some((addr, len)) => {
                 let word = |n: usize| Bytes::from_slice(&(n as u16).to_le_bytes());
@@ -311,7 +311,7 @@ impl Pmfs {
     }
 
     /// The edit that lets an entry stand for another inode.
-    pub(crate) fn redirection(&self, place: &Place, ino: u64, kind: FileKind) -> Result<Edit> {
+    pub(crate) fn redirection(&self, place: &DentryPlace, ino: u64, kind: FileKind) -> Result<Edit> {
         let mut old: Bytes = smallvec![0; HEADER];
         self.pm.load(place.addr, &mut old, Structure::Dentry)?;
         let mut new = old.clone();
@@ -336,7 +336,7 @@ impl Pmfs {
     }
 
     /// The place of ".." in a directory.
-    pub(crate) fn dotdot(&self, node: &Node) -> Result<Place> {
+    pub(crate) fn dotdot(&self, node: &Node) -> Result<DentryPlace> {
         let tree = *node.tree.read();
         let place = self.find(tree, BLOCK, b"..")?;
         place.ok_or_else(|| corrupt(format!("{}: a directory without \"..\"", node.ino)))

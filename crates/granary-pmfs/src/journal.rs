@@ -17,7 +17,7 @@
 //! Source: PMFS section 3.2; reference/baselines.md sections 7.2 and 7.4.
 
 use crate::layout::Bytes;
-use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, Form, TX_MASK, UNDO, header, parse_header};
+use crate::layout::journal::{COMMIT, DATA, ENTRY, Form, JournalEntry, TX_MASK, UNDO, header, parse_header};
 use crate::{Pmfs, Protocol};
 use granary_device::Structure;
 use granary_fs::Result;
@@ -66,7 +66,8 @@ struct Tx {
 /// A generation with which nothing in the ring is valid any more: nobody has it or the next one. Two on from the present one,
 /// but where the count has begun anew and comes to entries of long ago, which most mounts leave alone.
 fn unused_generation(journal: &[u8], present: u16, form: Form) -> u16 {
-    let entries = journal.as_chunks::<{ ENTRY as usize }>().0.iter().skip(1).map(|e| Entry::parse(e, form));
+    let entries =
+        journal.as_chunks::<{ ENTRY as usize }>().0.iter().skip(1).map(|e| JournalEntry::parse(e, form));
     let used: BTreeSet<u16> = entries.filter(|e| e.kind != 0).map(|e| e.generation).collect();
     let is_unused = |g: &u16| !used.contains(g) && !used.contains(&g.wrapping_add(1));
     // There are far fewer entries than generations in any journal that mkfs makes; else the oldest are given up.
@@ -102,11 +103,11 @@ impl Journal {
         if head >= slots {
             return Err(corrupt(format!("the journal's head is at {head} of {slots}")));
         }
-        let mut open: BTreeMap<u32, Vec<Entry>> = BTreeMap::new();
+        let mut open: BTreeMap<u32, Vec<JournalEntry>> = BTreeMap::new();
         let mut order = Vec::new();
         for position in head..head + slots {
             let at = (ENTRY * (1 + position % slots)) as usize;
-            let e = Entry::parse(&bytes[at..at + ENTRY as usize], form);
+            let e = JournalEntry::parse(&bytes[at..at + ENTRY as usize], form);
             let turn = generation.wrapping_add((position >= slots).into());
             if e.generation != turn {
                 continue;
@@ -237,7 +238,7 @@ impl Journal {
         let mut data = [0; DATA];
         data[..old.len()].copy_from_slice(old);
         let generation = self.generation(position);
-        let e = Entry { addr, tx: tx.id, generation, kind, size: old.len() as u8, data };
+        let e = JournalEntry { addr, tx: tx.id, generation, kind, size: old.len() as u8, data };
         tx.used += 1;
         b.put(self.addr(position), &e.bytes(self.form), WHAT)
     }

@@ -91,7 +91,7 @@ impl Pmfs {
         dir: &Inode,
         name: &[u8],
         (ino, kind): (u64, FileKind),
-        gone: Option<&crate::dir::Place>,
+        gone: Option<&crate::dir::DentryPlace>,
     ) -> Result<Entered> {
         let tree = *node(dir).tree.read();
         let (size, blocks) = dir.view(|a| (a.size, a.blocks));

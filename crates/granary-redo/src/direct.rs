@@ -1,4 +1,4 @@
-//! [`Direct`]: contents that go straight to `flash` while one call programs many pages, and the thread that takes them there.
+//! [`LogBypass`]: contents that go straight to `flash` while one call programs many pages, and the thread that takes them there.
 //!
 //! ```text
 //!   the drive   | programs ... | programs ... | programs ... |     each step: contents, and the frame that names them
@@ -65,7 +65,7 @@ struct Worker {
 
 /// See the module.
 #[derive(Default)]
-pub struct Direct {
+pub struct LogBypass {
     many: bool,
     /// Contents since the last step.
     open: Contents,
@@ -75,7 +75,7 @@ pub struct Direct {
     worker: Option<Worker>,
 }
 
-impl Direct {
+impl LogBypass {
     /// The number of the next step.
     pub fn next(&self) -> u64 {
         self.handed + 1
@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn step(
-        direct: &mut Direct,
+        direct: &mut LogBypass,
         journal: &Arc<Journal>,
         riders: &[(u32, Page)],
     ) -> Result<Option<Done>, String> {
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_read_as_it_will_be_and_is_in_flash_in_the_end() {
-        let (host, mut direct) = (MemoryHost::new(), Direct::default());
+        let (host, mut direct) = (MemoryHost::new(), LogBypass::default());
         let journal = journal(&host);
         direct.begin();
         // Programmed by two steps: straight, then riding; and straight twice.
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_a_failed_host_did_not_take_can_be_read_on() {
-        let (host, mut direct) = (MemoryHost::new(), Direct::default());
+        let (host, mut direct) = (MemoryHost::new(), LogBypass::default());
         let journal = journal(&host);
         // The first step's contents and frame, and a part of the second one's contents.
         host.stop_after(2, 100);

@@ -19,10 +19,10 @@
 
 use crate::Spfs;
 use crate::factor::FULL;
-use crate::layout::alone::{self, Alone, Place};
+use crate::layout::alone::{self, Alone, NamePlace};
 use crate::layout::inode;
 use crate::layout::inode::{CTIME, Identity, Inode as Stored};
-use crate::node::{self, Node, State};
+use crate::node::{self, Node, Residence};
 use crate::options::Mode;
 use granary_device::Structure;
 use granary_fs::{Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result, flag};
@@ -91,7 +91,7 @@ impl Spfs {
         let tier = self.store.create_alone(&made, alone)?;
         self.index.lock().insert(of, (tier.number, FULL));
         self.children.lock().enter(&place, of.ino);
-        let node = Arc::new(Node::alone(State::Tiered(Box::new(tier))));
+        let node = Arc::new(Node::alone(Residence::Tiered(Box::new(tier))));
         node.adopted.store(true, Relaxed);
         self.nodes.lock().insert(of.ino, node.clone());
         let attr = self.attr(&node, &node.read())?;
@@ -100,8 +100,8 @@ impl Spfs {
 
     /// A name that nothing has, for a file that is here alone. Its last owner's removal may not be durable below: that comes first when
     /// this file gives the name up ([`Spfs::clear`]).
-    fn take_name(&self, dir: &Inode, name: &[u8]) -> Result<Place> {
-        let place = Place { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
+    fn take_name(&self, dir: &Inode, name: &[u8]) -> Result<NamePlace> {
+        let place = NamePlace { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
         if node::of(dir).may_bring_back() {
             self.leftovers.lock().insert(place.clone());
         }
@@ -119,7 +119,7 @@ impl Spfs {
     /// Removes the name of a file that is in persistent memory alone; says whether it is one.
     pub(crate) fn unlink_alone(&self, call: &Call<'_>, dir: &Inode, inode: &Inode) -> Result<bool> {
         let mut state = node::of(inode).write();
-        let State::Tiered(t) = &mut *state else { return Ok(false) };
+        let Residence::Tiered(t) = &mut *state else { return Ok(false) };
         let Some((_, alone)) = &mut t.alone else { return Ok(false) };
         alone.place.iter().try_for_each(|place| self.clear(call, place))?;
         self.stamp(call, dir)?;
@@ -138,7 +138,7 @@ impl Spfs {
     /// Renames a file that is in persistent memory alone to a name that nothing has; says whether it is one.
     pub(crate) fn rename_alone(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<bool> {
         let mut state = node::of(r.inode).write();
-        let State::Tiered(t) = &mut *state else { return Ok(false) };
+        let Residence::Tiered(t) = &mut *state else { return Ok(false) };
         let Some((of, alone)) = &mut t.alone else { return Ok(false) };
         alone.place.iter().try_for_each(|place| self.clear(call, place))?;
         self.settle_names(call, node::of(r.to_dir))?;
@@ -175,8 +175,8 @@ impl Spfs {
     /// # Errors
     /// `Busy` where somebody wants it and `wait` is not set; `NotSupported` for one without a name where the lower file system has no
     /// such files; the lower file system's. It is as before then.
-    pub(crate) fn come_down(&self, node: &Node, state: &mut State, wait: bool) -> Result<()> {
-        let State::Tiered(t) = state else { return Ok(()) };
+    pub(crate) fn come_down(&self, node: &Node, state: &mut Residence, wait: bool) -> Result<()> {
+        let Residence::Tiered(t) = state else { return Ok(()) };
         let Some((of, alone)) = t.alone.clone() else { return Ok(()) };
         self.store.load_chain(t)?;
         let dir = match &alone.place {

@@ -5,7 +5,7 @@ use crate::exthash;
 use crate::layout::alone::{self, Alone};
 use crate::layout::inode::Identity;
 use crate::layout::slot::Extent;
-use crate::node::State;
+use crate::node::Residence;
 use crate::recover::{agrees, directory, reached};
 use crate::survey::{Survey, clusters_of};
 use granary_fs::{Call, FileKind, Ino, Result, quoted};
@@ -169,7 +169,7 @@ impl Spfs {
             }
         }
         for node in self.nodes.lock().values() {
-            if let Some(State::Tiered(t)) = node.try_read().as_deref()
+            if let Some(Residence::Tiered(t)) = node.try_read().as_deref()
                 && let Some((at, n)) = t.spare
                 && let Err(e) = free.mark(at.into(), n.into(), "clusters taken ahead")
             {

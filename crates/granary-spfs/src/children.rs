@@ -5,7 +5,7 @@
 //! A file that has left persistent memory keeps the number that it had until the unmount, since programs may have it open; what the lower
 //! file system calls it is translated. At the next mount it has its lower number.
 
-use crate::layout::alone::Place;
+use crate::layout::alone::NamePlace;
 use crate::layout::inode::Identity;
 use std::collections::BTreeMap;
 
@@ -35,12 +35,12 @@ impl Children {
     }
 
     /// Enters a name; says whether it was new.
-    pub fn enter(&mut self, place: &Place, ino: u64) -> bool {
+    pub fn enter(&mut self, place: &NamePlace, ino: u64) -> bool {
         self.by_dir.entry(place.dir).or_default().insert(place.name.clone(), ino).is_none()
     }
 
     /// Removes a name.
-    pub fn remove(&mut self, place: &Place) {
+    pub fn remove(&mut self, place: &NamePlace) {
         if let Some(names) = self.by_dir.get_mut(&place.dir) {
             names.remove(&place.name);
             if names.is_empty() {

@@ -14,7 +14,7 @@
 
 use crate::Spfs;
 use crate::layout::inode::{self, Identity};
-use crate::node::{Node, State};
+use crate::node::{Node, Residence};
 use crate::profiler::Profile;
 use crate::tier::Tier;
 use granary_fs::{Allocate, Call, FsError, Ino, Result, Time};
@@ -78,8 +78,8 @@ impl Spfs {
     }
 
     /// The tier of a file that has one, and which file it is on persistent memory.
-    fn tiered<'a>(&self, node: &Node, state: &'a State) -> Option<(&'a Tier, Identity)> {
-        let State::Tiered(t) = state else { return None };
+    fn tiered<'a>(&self, node: &Node, state: &'a Residence) -> Option<(&'a Tier, Identity)> {
+        let Residence::Tiered(t) = state else { return None };
         let of = match &t.alone {
             Some((of, _)) => *of,
             None => self.identity(&node.below().ok()?),
@@ -127,9 +127,9 @@ impl Spfs {
     /// # Errors
     /// `Busy` where somebody wants it and `wait` is not set; `Stale` where it was removed below beside this mount, so that what is written
     /// there would be lost; the lower file system's. It is tiered as before then.
-    pub(crate) fn demote_locked(&self, node: &Node, state: &mut State, wait: bool) -> Result<()> {
+    pub(crate) fn demote_locked(&self, node: &Node, state: &mut Residence, wait: bool) -> Result<()> {
         let _step = granary_sim::step("spfs: a file is demoted");
-        let State::Tiered(t) = state else { return Ok(()) };
+        let Residence::Tiered(t) = state else { return Ok(()) };
         if t.alone.is_some() {
             return self.come_down(node, state, wait);
         }
@@ -156,9 +156,9 @@ impl Spfs {
     }
 
     /// A file has left persistent memory.
-    pub(crate) fn became_bypass(&self, node: &Node, state: &mut State, of: Identity) {
+    pub(crate) fn became_bypass(&self, node: &Node, state: &mut Residence, of: Identity) {
         self.index.lock().remove(&of);
-        *state = State::Bypass;
+        *state = Residence::Bypass;
         *node.profile.lock() = Profile::default();
         self.counts.demoted.fetch_add(1, Relaxed);
     }
@@ -235,7 +235,7 @@ impl Spfs {
         {
             let mut state = node.write();
             let of = self.tiered(node, &state).map(|(_, of)| of);
-            if let (State::Tiered(t), Some(of)) = (&mut *state, of) {
+            if let (Residence::Tiered(t), Some(of)) = (&mut *state, of) {
                 let value = t.factor.lock().value();
                 kept = self.store.give_spare(t);
                 if dead && t.alone.is_some() {
@@ -254,7 +254,7 @@ impl Spfs {
             if dead {
                 self.children.lock().forget(ino.0);
             }
-            *state = State::Bypass;
+            *state = Residence::Bypass;
             node.let_go();
         }
         self.forget(ino, node);

@@ -74,7 +74,7 @@ use granary_fs::{Call, FsError, Ino, Result};
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::Lower;
-use layout::alone::{Alone, Place};
+use layout::alone::{Alone, NamePlace};
 use layout::inode::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ pub struct Spfs {
     children: parking_lot::Mutex<Children>,
     /// Names of such files under which something may be back below after a power failure: what a move that was given up has left, or a file
     /// that had the name before.
-    leftovers: parking_lot::Mutex<BTreeSet<Place>>,
+    leftovers: parking_lot::Mutex<BTreeSet<NamePlace>>,
     /// Shared: a call changes a lower directory. Exclusive: one is changed so that its times stay.
     directories: RwLock<()>,
     /// The next number of such a file, counted.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Who serves a file.
-pub enum State {
+pub enum Residence {
     /// The lower file system.
     Bypass,
     /// Persistent memory, where it has something.
@@ -28,7 +28,7 @@ pub struct Node {
     /// There is no lower file.
     alone: AtomicBool,
     /// Whose the file is; held shared by what reads it, or writes below; exclusively by what changes persistent memory.
-    state: RwLock<State>,
+    state: RwLock<Residence>,
     /// How many want the state now: a demotion in the background makes room for them.
     wanted: AtomicU32,
     pub(crate) profile: Mutex<Profile>,
@@ -46,7 +46,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(below: NodeRef, state: State) -> Node {
+    pub(crate) fn new(below: NodeRef, state: Residence) -> Node {
         Node {
             below: Mutex::new(Some(below)),
             alone: AtomicBool::new(false),
@@ -64,7 +64,7 @@ impl Node {
     }
 
     /// Of a file that is in persistent memory alone.
-    pub(crate) fn alone(state: State) -> Node {
+    pub(crate) fn alone(state: Residence) -> Node {
         Node {
             below: Mutex::new(None),
             alone: AtomicBool::new(true),
@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// The state, shared.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Residence> {
         self.wanted.fetch_add(1, Relaxed);
         let guard = self.state.read();
         self.wanted.fetch_sub(1, Relaxed);
@@ -126,7 +126,7 @@ impl Node {
     }
 
     /// The state, exclusively.
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Residence> {
         self.wanted.fetch_add(1, Relaxed);
         let guard = self.state.write();
         self.wanted.fetch_sub(1, Relaxed);
@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// The state, shared, unless it is held exclusively.
-    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
+    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, Residence>> {
         self.state.try_read()
     }
 
@@ -234,7 +234,7 @@ impl Spfs {
             .map_err(|_| corrupt(format!("the name in inode {number} is damaged")))?;
         let mut tier = Tier::new(number, &inode, inode.last.is_none());
         tier.alone = Some((of, alone));
-        Ok(Node::alone(State::Tiered(Box::new(tier))))
+        Ok(Node::alone(Residence::Tiered(Box::new(tier))))
     }
 
     fn new_node(&self, below: NodeRef) -> Result<Node> {
@@ -243,12 +243,12 @@ impl Spfs {
             FileKind::File if !self.index.lock().is_empty() => {
                 match self.store.find(self.identity(&below))? {
                     Some((number, inode)) => {
-                        State::Tiered(Box::new(Tier::new(number, &inode, inode.last.is_none())))
+                        Residence::Tiered(Box::new(Tier::new(number, &inode, inode.last.is_none())))
                     }
-                    None => State::Bypass,
+                    None => Residence::Bypass,
                 }
             }
-            _ => State::Bypass,
+            _ => Residence::Bypass,
         };
         Ok(Node::new(below, state))
     }
@@ -256,7 +256,7 @@ impl Spfs {
     /// A node that was made below a moment ago.
     pub(crate) fn made(&self, below: NodeRef) -> Arc<Node> {
         let ino = below.ino();
-        let node = Arc::new(Node::new(below, State::Bypass));
+        let node = Arc::new(Node::new(below, Residence::Bypass));
         node.adopted.store(true, Relaxed);
         self.nodes.lock().insert(ino.0, node.clone());
         node
@@ -266,8 +266,8 @@ impl Spfs {
     ///
     /// # Errors
     /// `Stale`: it has left memory.
-    pub(crate) fn attr(&self, node: &Node, state: &State) -> Result<Attr> {
-        if let State::Tiered(t) = state
+    pub(crate) fn attr(&self, node: &Node, state: &Residence) -> Result<Attr> {
+        if let Residence::Tiered(t) = state
             && let Some((_, alone)) = &t.alone
         {
             let new = Attr::new(FileKind::File, alone.mode, t.ctime);
@@ -284,7 +284,7 @@ impl Spfs {
             });
         }
         let mut attr = self.lower.stat(&node.below()?).attr;
-        if let State::Tiered(t) = state {
+        if let Residence::Tiered(t) = state {
             attr.blocks = t.sectors(attr.blocks);
             attr.size = t.size;
             attr.mtime = t.mtime;
@@ -301,7 +301,7 @@ impl Spfs {
     }
 
     /// The same for who holds the state.
-    pub(crate) fn follow_as(&self, inode: &Inode, state: &State) {
+    pub(crate) fn follow_as(&self, inode: &Inode, state: &Residence) {
         let Ok(attr) = self.attr(of(inode), state) else { return };
         inode.update(|a| {
             let atime = a.atime.max(attr.atime);

@@ -13,7 +13,7 @@
 use crate::Spfs;
 use crate::factor::FULL;
 use crate::layout::inode::Inode as Stored;
-use crate::node::{self, State};
+use crate::node::{self, Residence};
 use granary_fs::{Call, FileKind, FsError, Inode, Result, flag};
 use granary_pm::BLOCK;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,14 +33,14 @@ impl Spfs {
         {
             let state = node.read();
             match &*state {
-                State::Bypass => {
+                Residence::Bypass => {
                     let changes = node.unsettled();
                     self.lower.fsync(call, &node.below()?, data_only)?;
                     if let (Some(changes), false) = (changes, data_only) {
                         node.settled(changes);
                     }
                 }
-                State::Tiered(t) => {
+                Residence::Tiered(t) => {
                     let qualifies = verdict.is_some_and(|v| v.qualifies);
                     let percent = self.options.factor_percent.into();
                     t.factor.lock().used(crate::factor::Use::Fsync(qualifies), percent);
@@ -82,7 +82,7 @@ impl Spfs {
         let mut state = node.write();
         let attr = self.lower.stat(&below).attr;
         let fit = attr.nlink > 0 && attr.size < MAX_SIZE && attr.flags & flag::FIXED == 0;
-        if matches!(*state, State::Tiered(_)) || !fit {
+        if matches!(*state, Residence::Tiered(_)) || !fit {
             return Ok(());
         }
         if self.store.clusters.used_percent() > self.options.demote_above {
@@ -107,7 +107,7 @@ impl Spfs {
         self.pair(call)?;
         let tier = self.store.create(&made)?;
         self.index.lock().insert(identity, (tier.number, FULL));
-        *state = State::Tiered(Box::new(tier));
+        *state = Residence::Tiered(Box::new(tier));
         self.counts.promoted.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Reading: each piece from its master (invariant C1), and where a file has data at all.
 
 use crate::Spfs;
-use crate::node::{self, State};
+use crate::node::{self, Residence};
 use crate::tier::Tier;
 use granary_device::Structure;
 use granary_fs::{Call, FsError, Inode, Result};
@@ -61,10 +61,10 @@ impl Spfs {
             {
                 let state = node.read();
                 match &*state {
-                    State::Bypass => {
+                    Residence::Bypass => {
                         return self.read_below(call, &node.below()?, pos, dest, through(call));
                     }
-                    State::Tiered(t) => {
+                    Residence::Tiered(t) => {
                         let below = node.ground()?;
                         t.factor.lock().read(self.options.factor_percent.into());
                         if t.complete {
@@ -76,7 +76,7 @@ impl Spfs {
                     }
                 }
             }
-            if let State::Tiered(t) = &mut *node.write() {
+            if let Residence::Tiered(t) = &mut *node.write() {
                 self.store.load_chain(t)?;
             }
         }
@@ -211,11 +211,13 @@ impl Spfs {
         let node = node::of(inode);
         loop {
             match &*node.read() {
-                State::Bypass => return Ok(None),
-                State::Tiered(t) if t.complete => return look(self, node.ground()?.as_ref(), t).map(Some),
-                State::Tiered(_) => {}
+                Residence::Bypass => return Ok(None),
+                Residence::Tiered(t) if t.complete => {
+                    return look(self, node.ground()?.as_ref(), t).map(Some);
+                }
+                Residence::Tiered(_) => {}
             }
-            if let State::Tiered(t) = &mut *node.write() {
+            if let Residence::Tiered(t) = &mut *node.write() {
                 self.store.load_chain(t)?;
             }
         }

@@ -14,7 +14,7 @@
 //! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and what is changed.
 
 use crate::exthash;
-use crate::layout::alone::{self, Alone, Place};
+use crate::layout::alone::{self, Alone, NamePlace};
 use crate::layout::inode::{self, Identity, Inode, Undo};
 use crate::layout::slot::Extent;
 use crate::store::Store;
@@ -205,14 +205,14 @@ fn has_name(
 ///
 /// # Errors
 /// The lower file system's.
-pub fn place_in_root(lower: &Lower, number: u64) -> Result<Place> {
+pub fn place_in_root(lower: &Lower, number: u64) -> Result<NamePlace> {
     let (root, call) = (lower.root(), &Call::kernel(lower.vfs().time()));
     let dir = Identity { ino: root.ino().0, generation: lower.generation(&root) };
     let mut n = 0;
     loop {
         let name = format!("spfs-{number:x}-{n}").into_bytes();
         if lower.lookup(call, &root, &name)?.is_none() {
-            return Ok(Place { dir, name });
+            return Ok(NamePlace { dir, name });
         }
         n += 1;
     }

@@ -8,7 +8,7 @@
 //! Invariant: an inode counts while a name leads to it that has its identity.
 
 use crate::alloc::Clusters;
-use crate::layout::alone::{Alone, Place};
+use crate::layout::alone::{Alone, NamePlace};
 use crate::layout::inode::{self, Identity, Inode};
 use crate::layout::{self, Superblock, slot};
 use crate::table::{Kind, Table};
@@ -103,7 +103,7 @@ impl Store {
     ///
     /// # Errors
     /// The device's.
-    pub fn rename(&self, number: u64, to: &Place) -> Result<()> {
+    pub fn rename(&self, number: u64, to: &NamePlace) -> Result<()> {
         let _one = self.renaming.lock();
         layout::journal::rename(&self.pm, number, to)
     }

@@ -26,7 +26,7 @@ pub use kind::Kind;
 pub use split::recover;
 
 use crate::alloc::Clusters;
-use crate::layout::slot::Place;
+use crate::layout::slot::SlotPlace;
 use granary_fs::{FsError, Result};
 use granary_pm::bytes::{put_u32, put_u64};
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
@@ -114,14 +114,19 @@ impl Table {
     }
 
     /// The buckets in which something of this place may be.
-    fn probe(&self, segment: u32, place: Place) -> impl Iterator<Item = u64> + use<> {
+    fn probe(&self, segment: u32, place: SlotPlace) -> impl Iterator<Item = u64> + use<> {
         let n = self.buckets();
         let base = u64::from(segment) * BLOCK;
         (0..self.kind.probes().min(n)).map(move |i| base + (place.bucket + i) % n * BUCKET as u64)
     }
 
     /// The same, and all buckets of the segment's overflow pages.
-    fn places<'a>(&self, dir: &'a Dir, segment: u32, place: Place) -> impl Iterator<Item = u64> + use<'a> {
+    fn places<'a>(
+        &self,
+        dir: &'a Dir,
+        segment: u32,
+        place: SlotPlace,
+    ) -> impl Iterator<Item = u64> + use<'a> {
         let buckets = (overflow::ROOM / BUCKET) as u64;
         let pages = self.pages(dir, segment).iter();
         let in_page = move |page: &'a u32| (0..buckets).map(|i| u64::from(*page) * BLOCK + i * BUCKET as u64);
@@ -132,7 +137,7 @@ impl Table {
         &self,
         pm: &Pm,
         dir: &Dir,
-        place: Place,
+        place: SlotPlace,
         is: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<(u64, Vec<u8>)>> {
         let segment = dir.segments[top(place.hash, dir.depth) as usize];
@@ -156,7 +161,7 @@ impl Table {
     pub fn find(
         &self,
         pm: &Pm,
-        place: Place,
+        place: SlotPlace,
         is: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<(Found, Vec<u8>)>> {
         let dir = self.dir.read();
@@ -185,7 +190,7 @@ impl Table {
     }
 
     /// A free or stale slot for this place, which is the caller's until it is filled.
-    fn claim(&self, pm: &Pm, dir: &Dir, place: Place) -> Result<Option<u64>> {
+    fn claim(&self, pm: &Pm, dir: &Dir, place: SlotPlace) -> Result<Option<u64>> {
         let segment = dir.segments[top(place.hash, dir.depth) as usize];
         let header = dir.headers[&segment];
         for at in self.places(dir, segment, place) {
@@ -223,7 +228,7 @@ impl Table {
         &self,
         pm: &Pm,
         batch: &mut Batch<'_>,
-        (found, place): (Found, Place),
+        (found, place): (Found, SlotPlace),
         (word, value): (u64, u64),
         is: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Found> {
@@ -241,7 +246,7 @@ impl Table {
         &self,
         pm: &Pm,
         batch: &mut Batch<'_>,
-        at: (Found, Place),
+        at: (Found, SlotPlace),
         is: &dyn Fn(&[u8]) -> bool,
     ) -> Result<()> {
         let dir = self.dir.read();
@@ -253,7 +258,7 @@ impl Table {
         &self,
         pm: &Pm,
         dir: &Dir,
-        (found, place): (Found, Place),
+        (found, place): (Found, SlotPlace),
         is: &dyn Fn(&[u8]) -> bool,
     ) -> Result<u64> {
         if found.epoch == dir.epoch {

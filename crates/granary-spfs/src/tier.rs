@@ -124,7 +124,7 @@ impl Store {
         lcn % self.chunk
     }
 
-    fn place(&self, number: u64, chunk: u32, key: u32) -> slot::Place {
+    fn place(&self, number: u64, chunk: u32, key: u32) -> slot::SlotPlace {
         slot::extent_place(number, chunk, key)
     }
 

@@ -13,7 +13,7 @@
 //! recovery removes it. So the removal is made durable before the file gives the name up.
 
 use crate::Spfs;
-use crate::layout::alone::Place;
+use crate::layout::alone::NamePlace;
 use granary_fs::{Call, FileKind, Ino, Inode, Result};
 use granary_sim::sync::RwLockReadGuard;
 use granary_vfs::{Change, NodeRef, SetTime};
@@ -39,7 +39,7 @@ impl Spfs {
     }
 
     /// Takes back what a move has entered below. Where that fails, [`Spfs::clear`] tries again.
-    pub(crate) fn take_back(&self, dir: &NodeRef, place: &Place) {
+    pub(crate) fn take_back(&self, dir: &NodeRef, place: &NamePlace) {
         self.leftovers.lock().insert(place.clone());
         let _ = self.unseen(dir, |call| self.lower.unlink(call, dir, &place.name));
     }
@@ -48,7 +48,7 @@ impl Spfs {
     ///
     /// # Errors
     /// The lower file system's.
-    pub(crate) fn clear(&self, call: &Call<'_>, place: &Place) -> Result<()> {
+    pub(crate) fn clear(&self, call: &Call<'_>, place: &NamePlace) -> Result<()> {
         if !self.leftovers.lock().contains(place) {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl Spfs {
     ///
     /// # Errors
     /// The lower file system's.
-    pub(crate) fn remove_leftover(&self, call: &Call<'_>, dir: &NodeRef, place: &Place) -> Result<()> {
+    pub(crate) fn remove_leftover(&self, call: &Call<'_>, dir: &NodeRef, place: &NamePlace) -> Result<()> {
         let left = self.leftovers.lock().contains(place);
         if left && self.lower.lookup(call, dir, &place.name)?.is_some() {
             self.unseen(dir, |call| self.lower.unlink(call, dir, &place.name))?;

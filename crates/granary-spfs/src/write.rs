@@ -14,7 +14,7 @@ use crate::Spfs;
 use crate::exthash;
 use crate::factor::Use;
 use crate::layout::inode;
-use crate::node::{self, State};
+use crate::node::{self, Residence};
 use crate::options::PromotionCopy;
 use crate::read::through;
 use crate::tier::Tier;
@@ -76,7 +76,7 @@ impl Spfs {
         loop {
             {
                 let state = node.read();
-                if matches!(*state, State::Bypass) {
+                if matches!(*state, Residence::Bypass) {
                     let wrote = self.lower.write(&call.as_root(), &node.below()?, pos, data, through(call));
                     node.touch();
                     self.follow_as(inode, &state);
@@ -84,7 +84,7 @@ impl Spfs {
                 }
             }
             let mut state = node.write();
-            let State::Tiered(t) = &mut *state else { continue };
+            let Residence::Tiered(t) = &mut *state else { continue };
             let below = node.ground()?;
             let write = Write { call: &call.as_root(), below: below.as_ref(), pos, data };
             match self.write_tiered(t, &write) {

@@ -14,7 +14,7 @@ mod tree;
 
 pub use generate::{Generator, Mix};
 pub use history::{Event, History, check_history, run_concurrently};
-pub use tree::{Entry, Snapshot, compare_trees, snapshot};
+pub use tree::{Snapshot, TreeEntry, compare_trees, snapshot};
 
 use crate::reference::{Limits, RefFs, RefProcess};
 use granary_fs::{Allocate, Cred, FileKind, FsError, RenameFlags, Result, SetXattr};

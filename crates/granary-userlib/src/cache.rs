@@ -13,7 +13,7 @@
 
 use crate::versions;
 use granary_direct::versions::Watched;
-use granary_direct::{Answer, Attributes, Place};
+use granary_direct::{Answer, Attributes, PathPlace};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -85,7 +85,7 @@ static PATHS_KEPT: [Kept<Path>; PATHS] = [const {
 }; PATHS];
 
 impl Path {
-    fn is_of(&self, place: &Place<'_>, follow: bool) -> bool {
+    fn is_of(&self, place: &PathPlace<'_>, follow: bool) -> bool {
         let base = place.base.len();
         self.len == base + place.path.len()
             && (self.base, self.ino, self.follow) == (base, place.ino, follow)
@@ -95,7 +95,7 @@ impl Path {
 }
 
 /// FNV-1a of the words of a path: cheap, and no more than a place in the table.
-fn kept_at(place: &Place<'_>, follow: bool) -> &'static Kept<Path> {
+fn kept_at(place: &PathPlace<'_>, follow: bool) -> &'static Kept<Path> {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let begin = 0xcbf2_9ce4_8422_2325 ^ place.ino ^ u64::from(follow);
     let hash = place.base.iter().chain(place.path).fold(begin, step);
@@ -103,7 +103,7 @@ fn kept_at(place: &Place<'_>, follow: bool) -> &'static Kept<Path> {
 }
 
 /// What a path leads to, if that is remembered and still so: its attributes, or that there is nothing.
-pub fn path(place: &Place<'_>, follow: bool) -> Option<Answer> {
+pub fn path(place: &PathPlace<'_>, follow: bool) -> Option<Answer> {
     let epoch = versions::connection()?;
     let told = kept_at(place, follow)
         .with(|kept| (kept.epoch == epoch && kept.is_of(place, follow)).then_some(kept.told))??;
@@ -114,7 +114,7 @@ pub fn path(place: &Place<'_>, follow: bool) -> Option<Answer> {
 }
 
 /// Remembers what a path leads to.
-pub fn keep_path(place: &Place<'_>, follow: bool, told: &Answer, epoch: u32) {
+pub fn keep_path(place: &PathPlace<'_>, follow: bool, told: &Answer, epoch: u32) {
     let (base, len) = (place.base.len(), place.base.len() + place.path.len());
     let is_told = told.names != 0 && (told.result < 0 || told.version != 0);
     if !is_told || len > LONGEST {

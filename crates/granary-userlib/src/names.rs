@@ -33,7 +33,7 @@ fn one(command: Command, dir: c_int, path: *const c_char) -> Done {
 fn two(command: Command, from: (c_int, *const c_char), to: (c_int, *const c_char)) -> Done {
     let (mut first, mut second) = (Room::new(), Room::new());
     let (from, to) = (place(from.0, from.1, &mut first)?, place(to.0, to.1, &mut second)?);
-    done(ask(command, from, More::Place(to), |_, _| ()))
+    done(ask(command, from, More::PathPlace(to), |_, _| ()))
 }
 
 fn try_unlink(dir: c_int, path: *const c_char, flags: c_int) -> Done {

@@ -13,7 +13,7 @@ use crate::session;
 use crate::setup::names;
 use granary_direct::place::LONGEST;
 use granary_direct::segment::Segment;
-use granary_direct::{Answer, Command, Place};
+use granary_direct::{Answer, Command, PathPlace};
 use libc::c_char;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::ffi::{CStr, c_int};
@@ -66,7 +66,7 @@ pub fn may_be_there<T>(at: *const T) -> bool {
 }
 
 /// Where a program's path leads, if that is into the mount.
-pub fn place<'a>(dir: c_int, path: *const c_char, room: &'a mut Room) -> Option<Place<'a>> {
+pub fn place<'a>(dir: c_int, path: *const c_char, room: &'a mut Room) -> Option<PathPlace<'a>> {
     let prefix = names()?.prefix.as_slice();
     if !may_be_there(path) {
         return None;
@@ -77,7 +77,7 @@ pub fn place<'a>(dir: c_int, path: *const c_char, room: &'a mut Room) -> Option<
         return None;
     }
     if path.first() == Some(&b'/') {
-        return path.strip_prefix(prefix).map(Place::at_root);
+        return path.strip_prefix(prefix).map(PathPlace::at_root);
     }
     let ino = number(dir)?;
     let base = match dir {
@@ -86,14 +86,14 @@ pub fn place<'a>(dir: c_int, path: *const c_char, room: &'a mut Room) -> Option<
     };
     let root = prefix.strip_suffix(b"/").unwrap_or(prefix);
     let base = if base == root { &[] } else { base.strip_prefix(prefix)? };
-    Some(Place { base, ino, path })
+    Some(PathPlace { base, ino, path })
 }
 
 /// What follows the first place.
 #[derive(Clone, Copy)]
 pub enum More<'a> {
     Nothing,
-    Place(Place<'a>),
+    PathPlace(PathPlace<'a>),
     Bytes(&'a [u8]),
 }
 
@@ -102,7 +102,7 @@ pub enum More<'a> {
 /// What the server forbids the kernel is asked, too: it knows of the program's capabilities.
 pub fn ask(
     command: Command,
-    place: Place<'_>,
+    place: PathPlace<'_>,
     more: More<'_>,
     take: impl FnOnce(&Segment, &Answer),
 ) -> Option<Result<Answer, i32>> {
@@ -111,19 +111,19 @@ pub fn ask(
 }
 
 /// Asks for what is to be remembered: the answer, which may be an error, and the connection that gave it.
-pub fn ask_told(command: Command, place: Place<'_>) -> Option<(Answer, u32)> {
+pub fn ask_told(command: Command, place: PathPlace<'_>) -> Option<(Answer, u32)> {
     told(command, place, More::Nothing, |_, _| ())
 }
 
 fn told(
     command: Command,
-    place: Place<'_>,
+    place: PathPlace<'_>,
     more: More<'_>,
     take: impl FnOnce(&Segment, &Answer),
 ) -> Option<(Answer, u32)> {
     let behind = match more {
         More::Nothing => 0,
-        More::Place(place) => place.bytes(),
+        More::PathPlace(place) => place.bytes(),
         More::Bytes(bytes) if bytes.len() < LONGEST => bytes.len(),
         More::Bytes(_) => return None,
     };
@@ -131,7 +131,7 @@ fn told(
     let put = |segment: &Segment| {
         let end = place.put(segment, 0);
         match (more, end) {
-            (More::Place(place), Some(end)) => {
+            (More::PathPlace(place), Some(end)) => {
                 let _ = place.put(segment, end);
             }
             (More::Bytes(bytes), Some(end)) => segment.put_data_at(end, bytes),

@@ -26,7 +26,7 @@ pub struct Found {
 
 /// An entry in use.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct Dentry<'a> {
     /// Its place in the block.
     pub at: usize,
     /// Its inode.
@@ -106,7 +106,7 @@ pub fn find(block: &BlockBytes, from: usize, name: &[u8]) -> Result<(Option<Foun
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn each(block: &BlockBytes, from: usize, mut each: impl FnMut(Entry<'_>) -> bool) -> Result<()> {
+pub fn each(block: &BlockBytes, from: usize, mut each: impl FnMut(Dentry<'_>) -> bool) -> Result<()> {
     let mut at = from;
     while at < END {
         let len = rec_len(block, at)?;
@@ -118,7 +118,7 @@ pub fn each(block: &BlockBytes, from: usize, mut each: impl FnMut(Entry<'_>) -> 
             if name.is_empty() {
                 return Err(corrupt(format!("directory entry at {at} has no name")));
             }
-            if !each(Entry { at, ino, kind, name }) {
+            if !each(Dentry { at, ino, kind, name }) {
                 return Ok(());
             }
         }

@@ -27,7 +27,7 @@ pub const MAX_DEPTH: u16 = 5;
 
 /// An entry of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ExtentEntry {
     /// First logical block.
     pub key: u32,
     /// Blocks mapped, 1 to [`MAX_LEN`]; 0 in an index.
@@ -38,10 +38,10 @@ pub struct Entry {
     pub unwritten: bool,
 }
 
-impl Entry {
+impl ExtentEntry {
     /// The part of the extent from logical block `from` up to `to`, both within it.
-    pub fn part(self, from: u32, to: u32) -> Entry {
-        Entry { key: from, len: to - from, start: self.start + (from - self.key) as u64, ..self }
+    pub fn part(self, from: u32, to: u32) -> ExtentEntry {
+        ExtentEntry { key: from, len: to - from, start: self.start + (from - self.key) as u64, ..self }
     }
 }
 
@@ -101,11 +101,11 @@ pub fn full(node: &[u8]) -> bool {
 }
 
 /// Entry `i`.
-pub fn entry(node: &[u8], i: usize) -> Entry {
+pub fn entry(node: &[u8], i: usize) -> ExtentEntry {
     let at = (i + 1) * ENTRY;
     let len = le16(node, at + 4) as u32;
     let unwritten = len > MAX_LEN;
-    Entry {
+    ExtentEntry {
         key: le32(node, at),
         len: if unwritten { len - MAX_LEN } else { len },
         start: (le16(node, at + 6) as u64) << 32 | le32(node, at + 8) as u64,
@@ -114,7 +114,7 @@ pub fn entry(node: &[u8], i: usize) -> Entry {
 }
 
 /// Overwrites entry `i`.
-pub fn set(node: &mut [u8], i: usize, e: Entry) {
+pub fn set(node: &mut [u8], i: usize, e: ExtentEntry) {
     let at = (i + 1) * ENTRY;
     put32(node, at, e.key);
     put16(node, at + 4, (if e.unwritten { MAX_LEN + e.len } else { e.len }) as u16);
@@ -123,7 +123,7 @@ pub fn set(node: &mut [u8], i: usize, e: Entry) {
 }
 
 /// Makes room for and writes entry `i`.
-pub fn insert(node: &mut [u8], i: usize, e: Entry) {
+pub fn insert(node: &mut [u8], i: usize, e: ExtentEntry) {
     let n = count(node);
     debug_assert!(i <= n && !full(node));
     node.copy_within((i + 1) * ENTRY..(n + 1) * ENTRY, (i + 2) * ENTRY);
@@ -166,7 +166,7 @@ mod tests {
     fn a_node_that_says_more_than_it_holds_is_searched_to_its_end() {
         let mut node = [0; 5 * ENTRY];
         init(&mut node, ROOT_MAX, 0);
-        insert(&mut node, 0, Entry { key: 7, len: 1, start: 99, unwritten: false });
+        insert(&mut node, 0, ExtentEntry { key: 7, len: 1, start: 99, unwritten: false });
         put16(&mut node, 2, u16::MAX);
         assert_eq!(count(&node), 4);
         assert!(search(&node, 7).is_some_and(|i| i < 4));

@@ -199,7 +199,7 @@ fn extents_that_overlap_or_lie_outside_are_found() {
             let e = extent::entry(&raw.root, 0);
             let start = if start == 0 { e.start } else { start };
             let n = extent::count(&raw.root);
-            extent::insert(&mut raw.root, n, extent::Entry { key, len: 1, start, unwritten: false });
+            extent::insert(&mut raw.root, n, extent::ExtentEntry { key, len: 1, start, unwritten: false });
         }
     };
     planted(&["behind what ends at block"], move |i| i.inode("/a", put(0, 1)));

@@ -1,7 +1,7 @@
 //! Every structure of the format is read back as it was written, and refuses bytes that are none.
 
 use granary_device::Structure;
-use granary_ext4::layout::extent::{self, Entry};
+use granary_ext4::layout::extent::{self, ExtentEntry};
 use granary_ext4::layout::group::GroupDesc;
 use granary_ext4::layout::htree::{self, Form, name_hash};
 use granary_ext4::layout::inode::RawInode;
@@ -165,7 +165,7 @@ fn an_extent_node_keeps_its_entries_in_order() {
         extent::insert(
             &mut b,
             i,
-            Entry { key, len: 32767, start: (key as u64) << 36, unwritten: key.is_multiple_of(3) },
+            ExtentEntry { key, len: 32767, start: (key as u64) << 36, unwritten: key.is_multiple_of(3) },
         );
     }
     assert!(extent::full(&b) && extent::count(&b) == 340);
@@ -177,7 +177,7 @@ fn an_extent_node_keeps_its_entries_in_order() {
         let (node, at) = if i < 100 { (&b, i) } else { (&half, i - 100) };
         assert_eq!(
             extent::entry(node, at as usize),
-            Entry { key: 2 * i, len: 32767, start: (i as u64) << 37, unwritten: i.is_multiple_of(3) }
+            ExtentEntry { key: 2 * i, len: 32767, start: (i as u64) << 37, unwritten: i.is_multiple_of(3) }
         );
     }
     assert_eq!((extent::search(&half, 199), extent::search(&half, 201)), (None, Some(0)));

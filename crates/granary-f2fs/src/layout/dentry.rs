@@ -56,7 +56,7 @@ pub struct Found {
 
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct Dentry<'a> {
     /// Its first slot.
     pub slot: usize,
     /// Hash of the name.
@@ -159,7 +159,7 @@ impl Form {
     ///
     /// # Errors
     /// `Corrupt` where it is no entry.
-    pub fn next<'a>(&self, b: &'a [u8], mut slot: usize) -> Result<Option<Entry<'a>>> {
+    pub fn next<'a>(&self, b: &'a [u8], mut slot: usize) -> Result<Option<Dentry<'a>>> {
         while slot < self.slots {
             if b[slot / 8] == 0 && slot.is_multiple_of(8) {
                 slot += 8;
@@ -180,7 +180,7 @@ impl Form {
                 return Err(corrupt(format!("a directory entry of kind {}", b[at + 10])));
             };
             let name = &b[from..from + len];
-            return Ok(Some(Entry { slot, hash: le32(b, at), ino: le32(b, at + 4), kind, name }));
+            return Ok(Some(Dentry { slot, hash: le32(b, at), ino: le32(b, at + 4), kind, name }));
         }
         Ok(None)
     }

@@ -1,6 +1,6 @@
 //! Requests from other processes: the kernel's of FUSE, and places and commands of direct access.
 
-use granary_direct::place::Place;
+use granary_direct::place::PathPlace;
 use granary_direct::wire::Op;
 use granary_fuse::Request;
 
@@ -22,7 +22,7 @@ pub(super) fn run(bytes: &[u8]) {
         drop(Request::decode(&whole).map(|request| format!("{:?}", request.op)));
     }
     let mut rest = bytes;
-    while let Some((place, behind)) = Place::parse(rest) {
+    while let Some((place, behind)) = PathPlace::parse(rest) {
         assert!(place.bytes() + behind.len() == rest.len(), "what is read is gone");
         rest = behind;
     }

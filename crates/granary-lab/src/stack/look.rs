@@ -9,7 +9,7 @@
 use super::nested::{Lock, lock, look_around};
 use super::{NAME, dropped, listed, shown};
 use crate::error::LabError;
-use crate::image::{Findings, State, is_finding, options};
+use crate::image::{Findings, ImageState, is_finding, options};
 use granary_device::Devices;
 use granary_fs::{Call, FsError, Life};
 use granary_image::host::disk::DiskHost;
@@ -117,13 +117,13 @@ pub fn check(dir: &Path, image: &Path, vfs: VfsConfig) -> Result<Findings, LabEr
         other => other?,
     };
     found.opened(&opened);
-    found.state = State::Opens;
+    found.state = ImageState::Opens;
     found.wrong.extend(devices.drives().flat_map(|(_, drive)| drive.check().err().unwrap_or_default()));
     match mount(dir, &devices, VfsConfig { read_only: true, ..vfs }) {
         Err(FsError::Mismatch(why)) => found.wrong.push(why),
         Err(e) => found.wrong.push(format!("{NAME} cannot be mounted: {e}")),
         Ok(fs) => {
-            found.state = State::Mounts;
+            found.state = ImageState::Mounts;
             match fs.check(&Call::offline()) {
                 Ok(wrong) => found.wrong.extend(wrong),
                 Err(e) => found.wrong.push(format!("{NAME} cannot be checked: {e}")),

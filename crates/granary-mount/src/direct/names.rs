@@ -20,7 +20,7 @@ use super::walk::{Walked, found};
 use crate::adapter::Adapter;
 use granary_direct::versions::{Watched, slot};
 use granary_direct::wire::{ATIME_NOW, ATIME_OMIT, FOLLOW, MTIME_NOW, MTIME_OMIT, SAME, WANTED};
-use granary_direct::{Answer, Command, Op, Place, SeeKernel};
+use granary_direct::{Answer, Command, Op, PathPlace, SeeKernel};
 use granary_fs::{Caller, FileKind, FsError, RenameFlags, Result, Time};
 use granary_vfs::{Access, Change, NewFile, NodeRef, SetTime};
 use rustix::fs::RenameFlags as Given;
@@ -53,7 +53,7 @@ impl Adapter {
         command: &Command,
         bytes: &[u8],
     ) -> Walked<Answer> {
-        let (place, rest) = Place::parse(bytes).ok_or(SeeKernel)?;
+        let (place, rest) = PathPlace::parse(bytes).ok_or(SeeKernel)?;
         let caller = &peer.caller;
         let follow = command.flags & FOLLOW != 0;
         match op {
@@ -82,11 +82,11 @@ impl Adapter {
             }
             Op::Unlink | Op::Rmdir => self.direct_remove(caller, place, op == Op::Rmdir),
             Op::Link => {
-                let (to, _) = Place::parse(rest).ok_or(SeeKernel)?;
+                let (to, _) = PathPlace::parse(rest).ok_or(SeeKernel)?;
                 self.direct_link(caller, place, to, follow)
             }
             Op::Rename => {
-                let (to, _) = Place::parse(rest).ok_or(SeeKernel)?;
+                let (to, _) = PathPlace::parse(rest).ok_or(SeeKernel)?;
                 self.direct_rename(caller, place, to, command.flags)
             }
             Op::Chmod => {
@@ -109,7 +109,7 @@ impl Adapter {
     }
 
     /// With the versions of what was seen: of the way there, and of what is there.
-    fn direct_stat(&self, caller: &Caller, place: Place<'_>, follow: bool) -> Walked<Answer> {
+    fn direct_stat(&self, caller: &Caller, place: PathPlace<'_>, follow: bool) -> Walked<Answer> {
         let names = Look::at(Watched::Names);
         let node = match self.walk(caller, place, follow)? {
             Ok(node) => node,
@@ -127,12 +127,12 @@ impl Adapter {
 
     /// The target of a link; reading it may be a change (its access time).
     pub(super) fn direct_readlink(&self, caller: &Caller, bytes: &[u8]) -> Walked<Vec<u8>> {
-        let (place, _) = Place::parse(bytes).ok_or(SeeKernel)?;
+        let (place, _) = PathPlace::parse(bytes).ok_or(SeeKernel)?;
         let node = found!(self.walk(caller, place, false)?);
         Ok(self.vfs.readlink(caller, &node))
     }
 
-    fn direct_access(&self, peer: &Peer, place: Place<'_>, flags: u32) -> Walked<Answer> {
+    fn direct_access(&self, peer: &Peer, place: PathPlace<'_>, flags: u32) -> Walked<Answer> {
         let caller = &peer.caller;
         let wanted = Access::from_bits_truncate((flags >> WANTED) as u8);
         if wanted.contains(Access::WRITE) && (self.changes().is_err() || !peer.may_change()) {
@@ -146,7 +146,7 @@ impl Adapter {
     fn direct_make(
         &self,
         caller: &Caller,
-        place: Place<'_>,
+        place: PathPlace<'_>,
         new: &NewFile<'_>,
         umask: u16,
     ) -> Walked<Answer> {
@@ -161,7 +161,7 @@ impl Adapter {
         done(made.map(drop))
     }
 
-    fn direct_remove(&self, caller: &Caller, place: Place<'_>, directory: bool) -> Walked<Answer> {
+    fn direct_remove(&self, caller: &Caller, place: PathPlace<'_>, directory: bool) -> Walked<Answer> {
         let (dir, name) = found!(self.walk_to_last(caller, place)?);
         // What is wrong with it the call says.
         let node = self.vfs.lookup(&Caller::KERNEL, &dir, name).ok();
@@ -179,7 +179,13 @@ impl Adapter {
         done(removed)
     }
 
-    fn direct_link(&self, caller: &Caller, from: Place<'_>, to: Place<'_>, follow: bool) -> Walked<Answer> {
+    fn direct_link(
+        &self,
+        caller: &Caller,
+        from: PathPlace<'_>,
+        to: PathPlace<'_>,
+        follow: bool,
+    ) -> Walked<Answer> {
         let node = found!(self.walk(caller, from, follow)?);
         if caller.cred.uid != 0 && node.view(|a| a.uid) != caller.cred.uid {
             return Err(SeeKernel);
@@ -194,7 +200,13 @@ impl Adapter {
         done(linked)
     }
 
-    fn direct_rename(&self, caller: &Caller, from: Place<'_>, to: Place<'_>, flags: u32) -> Walked<Answer> {
+    fn direct_rename(
+        &self,
+        caller: &Caller,
+        from: PathPlace<'_>,
+        to: PathPlace<'_>,
+        flags: u32,
+    ) -> Walked<Answer> {
         let given = Given::from_bits_retain(flags);
         if !(Given::NOREPLACE | Given::EXCHANGE).contains(given) {
             // Whiteouts take a capability; what is unknown the kernel refuses.
@@ -227,7 +239,7 @@ impl Adapter {
     fn direct_change(
         &self,
         caller: &Caller,
-        place: Place<'_>,
+        place: PathPlace<'_>,
         follow: bool,
         change: &Change,
     ) -> Walked<Answer> {
@@ -239,7 +251,7 @@ impl Adapter {
         done(changed)
     }
 
-    fn direct_truncate(&self, caller: &Caller, place: Place<'_>, size: u64) -> Walked<Answer> {
+    fn direct_truncate(&self, caller: &Caller, place: PathPlace<'_>, size: u64) -> Walked<Answer> {
         let node = found!(self.walk(caller, place, true)?);
         if node.is_known() || node.kind() != FileKind::File {
             return Err(SeeKernel);

@@ -13,7 +13,7 @@ use crate::options::wait_durable;
 use granary_device::DriveError;
 use granary_direct::segment::{DATA, Segment};
 use granary_direct::versions::{Watched, slot};
-use granary_direct::{Answer, Attributes, Command, Op, Place, SeeKernel};
+use granary_direct::{Answer, Attributes, Command, Op, PathPlace, SeeKernel};
 use granary_fs::{FileKind, FsError, PATH_MAX, Result};
 use granary_units::{Dest, Payload};
 use granary_vfs::{NewFile, NodeRef, OpenFile, OpenFlags};
@@ -164,7 +164,7 @@ impl Adapter {
     }
 
     fn direct_open(&self, peer: &Peer, path: &[u8], command: &Command) -> Walked<Answer> {
-        let node = match self.walk(&peer.caller, Place::at_root(path), true)? {
+        let node = match self.walk(&peer.caller, PathPlace::at_root(path), true)? {
             Ok(node) => node,
             // The kernel has opened it: whatever this is, its view is right.
             Err(_) => return Err(SeeKernel),
@@ -192,7 +192,12 @@ impl Adapter {
         }
     }
 
-    pub(super) fn direct_create(&self, peer: &Peer, place: Place<'_>, command: &Command) -> Walked<Answer> {
+    pub(super) fn direct_create(
+        &self,
+        peer: &Peer,
+        place: PathPlace<'_>,
+        command: &Command,
+    ) -> Walked<Answer> {
         let flags = OpenFlags::from_bits_retain(command.flags) & KEPT;
         if !flags.access_is_valid() {
             return Err(SeeKernel);

@@ -15,7 +15,7 @@
 
 use crate::STATS_FILE;
 use crate::adapter::Adapter;
-use granary_direct::{Place, SeeKernel};
+use granary_direct::{PathPlace, SeeKernel};
 use granary_fs::{Caller, FileKind, FsError, PATH_MAX, Result};
 use granary_vfs::NodeRef;
 
@@ -47,12 +47,16 @@ struct Walk<'a> {
 
 impl Adapter {
     /// The directory that has the last name of a path, and that name.
-    pub(super) fn walk_to_last<'p>(&self, caller: &Caller, place: Place<'p>) -> Walked<(NodeRef, &'p [u8])> {
+    pub(super) fn walk_to_last<'p>(
+        &self,
+        caller: &Caller,
+        place: PathPlace<'p>,
+    ) -> Walked<(NodeRef, &'p [u8])> {
         Walk { adapter: self, caller, links: 0 }.last(place)
     }
 
     /// The node at a path; a link at its end is followed if `follow`.
-    pub(super) fn walk(&self, caller: &Caller, place: Place<'_>, follow: bool) -> Walked<NodeRef> {
+    pub(super) fn walk(&self, caller: &Caller, place: PathPlace<'_>, follow: bool) -> Walked<NodeRef> {
         let mut walk = Walk { adapter: self, caller, links: 0 };
         let (dir, name) = found!(walk.last(place)?);
         match self.vfs.lookup(caller, &dir, name) {
@@ -68,7 +72,7 @@ impl Adapter {
 }
 
 impl Walk<'_> {
-    fn last<'p>(&mut self, place: Place<'p>) -> Walked<(NodeRef, &'p [u8])> {
+    fn last<'p>(&mut self, place: PathPlace<'p>) -> Walked<(NodeRef, &'p [u8])> {
         let (above, name) = match place.path.iter().rposition(|c| *c == b'/') {
             Some(at) => (&place.path[..at], &place.path[at + 1..]),
             None => (&place.path[..0], place.path),
@@ -85,7 +89,7 @@ impl Walk<'_> {
     }
 
     /// Where the path begins. The kernel has let the program in there, whatever the way to it says now.
-    fn base(&mut self, place: Place<'_>) -> std::result::Result<NodeRef, SeeKernel> {
+    fn base(&mut self, place: PathPlace<'_>) -> std::result::Result<NodeRef, SeeKernel> {
         let root = self.adapter.vfs.root();
         let base = match place.base {
             b"" => root,

@@ -6,7 +6,7 @@
 use crate::rig::{Rig, eventually, possible, systems};
 use granary_direct::segment::{DATA, Segment};
 use granary_direct::socket::{ask_channel, connect_through, connect_to};
-use granary_direct::{Command, Connection, Op, Place, Refused};
+use granary_direct::{Command, Connection, Op, PathPlace, Refused};
 use granary_mount::{Operation, Options};
 use granary_sim::rng::Stream;
 use rustix::fs::FallocateFlags;
@@ -260,8 +260,8 @@ fn random_commands_hurt_nobody() {
                         // Places, so that names are made and removed, and some that nearly are.
                         let (base, ino) = ([&b""[..], b"a", &junk][rng.below(3) as usize], rng.below(3));
                         let path = [&b"a"[..], b"a/b", b"c", b"mine/x", &junk][rng.below(5) as usize];
-                        let end = Place { base, ino, path }.put(bad.segment(), 0).unwrap_or(0);
-                        Place::at_root(b"c").put(bad.segment(), end);
+                        let end = PathPlace { base, ino, path }.put(bad.segment(), 0).unwrap_or(0);
+                        PathPlace::at_root(b"c").put(bad.segment(), end);
                     }
                     _ => bad.segment().put_data(&junk),
                 }
@@ -320,7 +320,7 @@ fn memory_that_goes_while_a_command_runs_hurts_its_client_only() {
             let socket = connect_through(&server.socket, server.rig.root()).expect("connects");
             let file = ask_channel(socket.as_fd()).expect("answers").expect("a channel");
             let segment = Segment::open(&file).expect("a channel");
-            let place = Place::at_root(b"mine").put(&segment, 0).expect("fits");
+            let place = PathPlace::at_root(b"mine").put(&segment, 0).expect("fits");
             let command = Command { len: place as u32, ..Command::new(Op::StatPath) };
             std::thread::scope(|s| {
                 let file = &file;

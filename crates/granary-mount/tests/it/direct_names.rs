@@ -5,7 +5,7 @@ use crate::rig::eventually;
 use granary_direct::socket::{ask_versions, connect_through};
 use granary_direct::versions::{Versions, Watched};
 use granary_direct::wire::{FOLLOW, MTIME_OMIT};
-use granary_direct::{Answer, Command, Connection, Op, Place, Refused};
+use granary_direct::{Answer, Command, Connection, Op, PathPlace, Refused};
 use granary_mount::Operation;
 use std::fs;
 use std::os::fd::AsFd;
@@ -16,8 +16,8 @@ const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOTEMPTY: i32 = 39;
 
-fn at(path: &str) -> Place<'_> {
-    Place::at_root(path.as_bytes())
+fn at(path: &str) -> PathPlace<'_> {
+    PathPlace::at_root(path.as_bytes())
 }
 
 fn one(client: &Connection, op: Op, path: &str) -> Result<(), Refused> {
@@ -124,7 +124,7 @@ fn a_directory_that_was_moved_is_not_mistaken_for_the_one_in_its_place() {
         let (rig, client) = (&server.rig, server.client());
         fs::create_dir(rig.path("work")).expect("made");
         let ino = fs::metadata(rig.path("work")).expect("there").ino();
-        let place = Place { base: b"work", ino, path: b"f" };
+        let place = PathPlace { base: b"work", ino, path: b"f" };
         assert!(client.at(&Command { pos: 0o755, ..Command::new(Op::Mkdir) }, place, None).is_ok());
         fs::rename(rig.path("work"), rig.path("moved")).expect("renamed");
         fs::create_dir(rig.path("work")).expect("made");
@@ -134,7 +134,7 @@ fn a_directory_that_was_moved_is_not_mistaken_for_the_one_in_its_place() {
         assert!(rig.path("work/f").exists() && rig.path("moved/f").is_dir());
         // Nor does a number open what the path does not lead to.
         let hidden = fs::metadata(rig.path("moved")).expect("there").ino();
-        let guess = Place { base: b"", ino: hidden, path: b"f" };
+        let guess = PathPlace { base: b"", ino: hidden, path: b"f" };
         assert_eq!(client.at(&Command::new(Op::StatPath), guess, None), Err(Refused::Kernel));
         // Words that are no place.
         let junk = Command { len: 9, ..Command::new(Op::Unlink) };

@@ -6,7 +6,7 @@
 
 use super::rig::{possible, systems, vfs};
 use granary_direct::socket::{ask_channel, ask_versions, connect_through, connect_to, greet};
-use granary_direct::{Command as Ask, Connection, Op, Place, Refused};
+use granary_direct::{Command as Ask, Connection, Op, PathPlace, Refused};
 use granary_mount::{Mounted, Options};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, Permissions};
@@ -217,7 +217,7 @@ fn the_program() {
             let file = client.open_file(b"file", RDWR, ino()).expect("opens");
             assert_eq!(client.write(file, 0, b"SECRET"), Ok((0, 6)));
             // When what changes is not told, nor how much.
-            let answer = client.at(&Ask::new(Op::StatPath), Place::at_root(b"file"), None).expect("told");
+            let answer = client.at(&Ask::new(Op::StatPath), PathPlace::at_root(b"file"), None).expect("told");
             assert_eq!((answer.names, answer.version, answer.slot), (0, 0, 0));
             let missing = Ask { handle: file, len: 6, ..Ask::new(Op::Read) };
             let answer = client.call(&missing).expect("read");
@@ -241,8 +241,8 @@ fn the_program() {
                 println!("\nready");
                 let _ = std::io::stdin().read_line(&mut String::new());
             }
-            let at = Place::at_root(b"file");
-            let new = Place::at_root(b"new");
+            let at = PathPlace::at_root(b"file");
+            let new = PathPlace::at_root(b"new");
             let one = |op| client.at(&Ask::new(op), at, None);
             assert_eq!(client.create(b"new", RDWR, 0o666).err(), Some(Refused::Kernel));
             assert_eq!(client.symlink(b"x", new), Err(Refused::Kernel));

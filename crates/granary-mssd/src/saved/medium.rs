@@ -17,7 +17,7 @@ use super::holes::Holes;
 use super::layout::{BLOCK_ENTRY, BYTES, FLAGS_AT, LIVE, LPA_AT, Layout, PAGE_ENTRY, PageEntry};
 use crate::config::DriveConfig;
 use granary_flash::{BlockHeader, BlockNo, Medium, Oob};
-use granary_redo::direct::{Direct, Done};
+use granary_redo::direct::{Done, LogBypass};
 use granary_redo::files::DRAM;
 use granary_redo::journal::{Change, Journal};
 use granary_redo::redo::Redo;
@@ -57,7 +57,7 @@ pub struct ImageMedium {
     frame: Vec<u8>,
     holes: Holes,
     /// Contents of a call that programs many pages.
-    direct: Direct,
+    direct: LogBypass,
     /// Newest group that was safe when such a call began, or when the last step was done that was waited for.
     safe: u64,
     /// The group of the last step of a call whose rest has not been published.
@@ -79,7 +79,7 @@ impl ImageMedium {
             erased: FxHashMap::default(),
             frame: Vec::new(),
             holes: Holes::new(g.blocks(), g.plane_count()),
-            direct: Direct::default(),
+            direct: LogBypass::default(),
             safe: 0,
             published: 0,
         };

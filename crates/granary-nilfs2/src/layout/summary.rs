@@ -59,7 +59,7 @@ pub enum Part {
 
 /// One block of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SummaryEntry {
     /// Whose it is.
     pub ino: u64,
     /// What it is.
@@ -70,7 +70,7 @@ pub struct Entry {
     pub remapped: bool,
 }
 
-impl Entry {
+impl SummaryEntry {
     /// Bytes that it takes in a summary.
     pub fn bytes(&self) -> usize {
         match (self.ino == DAT_INO, self.part) {
@@ -80,8 +80,8 @@ impl Entry {
     }
 
     /// Whether one finfo serves both.
-    pub fn goes_with(&self, other: &Entry) -> bool {
-        let node = |e: &Entry| matches!(e.part, Part::Node { .. });
+    pub fn goes_with(&self, other: &SummaryEntry) -> bool {
+        let node = |e: &SummaryEntry| matches!(e.part, Part::Node { .. });
         self.ino == other.ino && self.remapped == other.remapped && (!node(self) || node(other))
     }
 
@@ -159,7 +159,7 @@ pub struct Summary {
     /// The header; `bytes` and `finfos` are made from the entries.
     pub header: Header,
     /// One for each block; the super root has none.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<SummaryEntry>,
     /// Of a log of data: the file grew, and so many bytes of the last block are its.
     pub grown: Option<u16>,
     /// With [`TIMES`]: mtime and ctime of the file, ns.
@@ -171,7 +171,7 @@ impl Summary {
     pub fn encode(&self) -> Vec<Page> {
         let mut b = vec![0; HEADER];
         let mut finfos = 0;
-        for run in self.entries.chunk_by(Entry::goes_with) {
+        for run in self.entries.chunk_by(SummaryEntry::goes_with) {
             finfos += 1;
             let data = run.iter().filter(|e| matches!(e.part, Part::Data(_))).count();
             let at = b.len();
@@ -261,7 +261,7 @@ impl Summary {
                     }
                     (false, false) => (word(&mut at)?, Part::Node { key: 0, level: 0 }),
                 };
-                entries.push(Entry { ino, part, vblk, remapped });
+                entries.push(SummaryEntry { ino, part, vblk, remapped });
             }
         }
         let times = match header.flags & TIMES != 0 {
@@ -292,9 +292,10 @@ mod tests {
                 (DAT_INO, false) => Part::Node { level: 1, key: n },
                 _ => Part::Node { level: 0, key: 0 },
             };
-            entries.push(Entry { ino, part, vblk, remapped: n < 200 });
+            entries.push(SummaryEntry { ino, part, vblk, remapped: n < 200 });
         }
-        let bytes: usize = HEADER + TIMES_BYTES + 3 * FINFO + entries.iter().map(Entry::bytes).sum::<usize>();
+        let bytes: usize =
+            HEADER + TIMES_BYTES + 3 * FINFO + entries.iter().map(SummaryEntry::bytes).sum::<usize>();
         let blocks = (600 + bytes.div_ceil(BLOCK_SIZE) + 1) as u32;
         let header = Header {
             flags: BEGIN | END | SR | TIMES,

@@ -59,7 +59,7 @@ pub struct Write {
 
 /// An entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum LogEntry {
     /// File pages.
     Write(Write),
     /// A name added (or, with inode 0, taken away).
@@ -218,7 +218,7 @@ pub fn link(epoch: u32, links: u32, ctime: Time) -> Bytes {
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn parse(b: &[u8]) -> Result<(Entry, u32, usize)> {
+pub fn parse(b: &[u8]) -> Result<(LogEntry, u32, usize)> {
     let bad = || corrupt(format!("log entry {:02x?}", &b[..b.len().min(16)]));
     let len = match b[0] {
         1 => WRITE,
@@ -232,7 +232,7 @@ pub fn parse(b: &[u8]) -> Result<(Entry, u32, usize)> {
     }
     let time = |at| Time(u64_at(b, at) as i64);
     let entry = match b[0] {
-        1 => Entry::Write(Write {
+        1 => LogEntry::Write(Write {
             page: u64_at(b, 8),
             block: u64_at(b, 16),
             pages: u32_at(b, 24),
@@ -240,7 +240,7 @@ pub fn parse(b: &[u8]) -> Result<(Entry, u32, usize)> {
             mtime: time(32),
             size: u64_at(b, 40),
         }),
-        2 => Entry::Dentry {
+        2 => LogEntry::Dentry {
             name: b[DENTRY..DENTRY + b[1] as usize].into(),
             ino: u64_at(b, 8),
             kind: FileKind::from_code(b[2]).ok_or_else(bad)?,
@@ -248,7 +248,7 @@ pub fn parse(b: &[u8]) -> Result<(Entry, u32, usize)> {
             time: time(16),
             links: u32_at(b, 24),
         },
-        3 => Entry::Attr {
+        3 => LogEntry::Attr {
             flags: b[1],
             mode: u16_at(b, 2),
             uid: u32_at(b, 8),
@@ -257,7 +257,7 @@ pub fn parse(b: &[u8]) -> Result<(Entry, u32, usize)> {
             size: u64_at(b, 40),
             links: u32_at(b, 52),
         },
-        _ => Entry::Link { links: u32_at(b, 8), dead: b[1] & DEAD != 0, ctime: time(16) },
+        _ => LogEntry::Link { links: u32_at(b, 8), dead: b[1] & DEAD != 0, ctime: time(16) },
     };
     Ok((entry, u32_at(b, 4), len))
 }
@@ -270,7 +270,7 @@ mod tests {
     fn entries_read_back_as_written_and_nothing_else_is_accepted() {
         let w = Write { page: 3, block: 99, pages: 7, dead: 0, mtime: Time(5), size: 12345 };
         let mut bytes = write(8, &w).to_vec();
-        assert_eq!(parse(&bytes).expect("sound"), (Entry::Write(w), 8, WRITE));
+        assert_eq!(parse(&bytes).expect("sound"), (LogEntry::Write(w), 8, WRITE));
         put_u32(&mut bytes, WRITE_DEAD as usize, 2);
         assert!(parse(&bytes).is_ok(), "dead pages change in place");
         for at in (0..28).chain(32..52) {
@@ -281,7 +281,7 @@ mod tests {
         let d = dentry(9, b"name", 12, FileKind::Dir, Time(6), 3);
         assert_eq!(d.len(), 56);
         let (entry, epoch, len) = parse(&d).expect("sound");
-        assert!(matches!(entry, Entry::Dentry { ino: 12, links: 3, dead: false, .. }));
+        assert!(matches!(entry, LogEntry::Dentry { ino: 12, links: 3, dead: false, .. }));
         assert_eq!((epoch, len), (9, 56));
         assert!(parse(&d[..40]).is_err());
     }
@@ -294,7 +294,9 @@ mod tests {
                 let mut bytes = attr(7, &a, cut).to_vec();
                 for dead in [0, DEAD] {
                     bytes[FLAGS as usize] = attr_flags(&a, cut) | dead;
-                    let Ok((Entry::Attr { flags, .. }, 7, ATTR)) = parse(&bytes) else { panic!("{set:#x}") };
+                    let Ok((LogEntry::Attr { flags, .. }, 7, ATTR)) = parse(&bytes) else {
+                        panic!("{set:#x}")
+                    };
                     assert_eq!((inode_flags(flags), flags & CUT, flags & DEAD), (set, cut.into(), dead));
                 }
             }

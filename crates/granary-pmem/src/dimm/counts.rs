@@ -1,13 +1,13 @@
 //! What is counted, and whether the sums balance.
 
-use super::state::State;
+use super::state::DimmState;
 use crate::counters::DimmCounters;
 use crate::medium::Medium;
 use crate::module::{Module, Picos, nanos};
 use granary_device::{BusyTime, DriveCounters, LinkTraffic};
 use granary_units::{LINE_SIZE, Nanos};
 
-impl<M: Medium> State<M> {
+impl<M: Medium> DimmState<M> {
     pub fn traffic(&self) -> LinkTraffic {
         self.traffic
     }

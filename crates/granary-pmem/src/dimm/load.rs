@@ -7,14 +7,14 @@
 //! A line that cannot be read stays so until it is stored whole; a store to a part of it is an error like a
 //! load.
 
-use super::state::{State, byte_of, host, lines_of, page_of};
+use super::state::{DimmState, byte_of, host, lines_of, page_of};
 use crate::caches::Held;
 use crate::medium::Medium;
 use crate::module::{Picos, nanos, picos};
 use granary_device::{DriveError, Structure};
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Nanos, PAGE_SIZE, Page};
 
-impl<M: Medium> State<M> {
+impl<M: Medium> DimmState<M> {
     pub fn load(
         &mut self,
         core: u16,

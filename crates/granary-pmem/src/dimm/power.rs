@@ -12,7 +12,7 @@
 //!
 //! Source: docs/FAULT_MODEL.md; Yang et al., FAST'20, section 2.1.
 
-use super::state::{State, host};
+use super::state::{DimmState, host};
 use crate::caches::Held;
 use crate::config::Domain;
 use crate::medium::Medium;
@@ -21,7 +21,7 @@ use granary_device::DriveError;
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Nanos, Payload};
 
-impl<M: Medium> State<M> {
+impl<M: Medium> DimmState<M> {
     /// Fences that are answered by `now` count.
     pub(super) fn answer(&mut self, now: Nanos) {
         let fences = &mut self.risk.fences;

@@ -1,4 +1,4 @@
-//! [`State`]: what is behind the lock of a [`Dimm`](super::Dimm): stores, write-backs, loads, with their time
+//! [`DimmState`]: what is behind the lock of a [`Dimm`](super::Dimm): stores, write-backs, loads, with their time
 //! and content.
 //!
 //! ```text
@@ -30,7 +30,7 @@ pub(super) struct Core {
 }
 
 /// Everything behind the lock.
-pub struct State<M> {
+pub struct DimmState<M> {
     pub(super) medium: M,
     pub(super) caches: Caches,
     pub(super) modules: Vec<Module>,
@@ -77,10 +77,10 @@ pub(super) fn lines_of(at: ByteAddr, len: usize) -> (u64, u64) {
     (at.line(), at.offset(len as u64 - 1).line() + 1)
 }
 
-impl<M: Medium> State<M> {
+impl<M: Medium> DimmState<M> {
     /// The same once more, if the medium has a second copy.
-    pub(super) fn fork(&self) -> Option<State<M>> {
-        Some(State {
+    pub(super) fn fork(&self) -> Option<DimmState<M>> {
+        Some(DimmState {
             medium: self.medium.second()?,
             caches: self.caches.clone(),
             modules: self.modules.clone(),
@@ -104,8 +104,8 @@ impl<M: Medium> State<M> {
     }
 
     /// Idle, with power; the configuration is valid.
-    pub fn new(c: &DimmConfig, medium: M) -> State<M> {
-        State {
+    pub fn new(c: &DimmConfig, medium: M) -> DimmState<M> {
+        DimmState {
             medium,
             caches: Caches::new((c.caches.0 / LINE_SIZE as u64) as usize),
             modules: (0..c.dimms).map(|_| Module::new(c)).collect(),

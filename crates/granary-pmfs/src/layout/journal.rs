@@ -62,7 +62,7 @@ pub const COMMIT: u8 = 2;
 
 /// An entry.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Where the data were.
     pub addr: u64,
     /// The transaction.
@@ -77,7 +77,7 @@ pub struct Entry {
     pub data: [u8; DATA],
 }
 
-impl Entry {
+impl JournalEntry {
     /// Its bytes.
     pub fn bytes(&self, form: Form) -> [u8; ENTRY as usize] {
         let mut b = [0; ENTRY as usize];
@@ -101,18 +101,18 @@ impl Entry {
     }
 
     /// Reads one; kind 0 where there is none, or one that is torn.
-    pub fn parse(b: &[u8], form: Form) -> Entry {
+    pub fn parse(b: &[u8], form: Form) -> JournalEntry {
         let mut data = [0; DATA];
         data.copy_from_slice(&b[16..64]);
         if form == Form::Lines {
             let (generation, kind, size) = (u16_at(b, 12), b[14], b[15]);
-            return Entry { addr: u64_at(b, 0), tx: u32_at(b, 8), generation, kind, size, data };
+            return JournalEntry { addr: u64_at(b, 0), tx: u32_at(b, 8), generation, kind, size, data };
         }
         let mut summed = [0; ENTRY as usize];
         summed.copy_from_slice(b);
         put_u32(&mut summed, 12, 0);
         let whole = crc32c::crc32c(&summed) == u32_at(b, 12);
-        Entry {
+        JournalEntry {
             addr: u64_at(b, 0) & LOW,
             tx: u32_at(b, 8) & TX_MASK,
             generation: (u64_at(b, 0) >> 48) as u16,
@@ -129,10 +129,16 @@ mod tests {
 
     #[test]
     fn entries_come_back_in_both_forms_and_torn_ones_are_none() {
-        let e =
-            Entry { addr: 0x12_3456_789a, tx: 77, generation: 513, kind: UNDO, size: 48, data: [9; DATA] };
+        let e = JournalEntry {
+            addr: 0x12_3456_789a,
+            tx: 77,
+            generation: 513,
+            kind: UNDO,
+            size: 48,
+            data: [9; DATA],
+        };
         for form in [Form::Lines, Form::Words] {
-            let back = Entry::parse(&e.bytes(form), form);
+            let back = JournalEntry::parse(&e.bytes(form), form);
             assert_eq!(
                 (back.addr, back.tx, back.generation, back.kind, back.size),
                 (e.addr, 77, 513, UNDO, 48)
@@ -147,7 +153,7 @@ mod tests {
             }
             // Data words are alike: what has the other two of them is no less than whole.
             let whole = torn == new;
-            assert_eq!(Entry::parse(&torn, Form::Words).kind == UNDO, whole, "{words:08b}");
+            assert_eq!(JournalEntry::parse(&torn, Form::Words).kind == UNDO, whole, "{words:08b}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::layout::alone::ATIME;
 use crate::layout::inode::{CTIME, MTIME, at};
-use crate::node::{self, State, below};
+use crate::node::{self, Residence, below};
 use crate::{Spfs, pair};
 use granary_device::Structure;
 use granary_fs::{Attributes, Call, FsError, Inode, Result, SetAttr, Time, flag};
@@ -27,8 +27,8 @@ impl Attributes for Spfs {
             node.touch();
         }
         match &mut *state {
-            State::Bypass => self.lower.setattr(call, &node.below()?, &all)?,
-            State::Tiered(t) => {
+            Residence::Bypass => self.lower.setattr(call, &node.below()?, &all)?,
+            Residence::Tiered(t) => {
                 let rest = Change { size: None, ..all };
                 match &lower {
                     Some(lower) if rest != Change::NOTHING => self.lower.setattr(call, lower, &rest)?,
@@ -66,7 +66,7 @@ impl Attributes for Spfs {
         // The vfs above has decided that it moves; below nobody reads for a program.
         let node = node::of(inode);
         if node.is_alone()
-            && let State::Tiered(t) = &mut *node.write()
+            && let Residence::Tiered(t) = &mut *node.write()
             && let Some((_, alone)) = &mut t.alone
         {
             alone.atime = call.time;
@@ -112,7 +112,7 @@ impl Attributes for Spfs {
     fn generation(&self, inode: &Inode) -> u32 {
         let node = node::of(inode);
         if node.is_alone()
-            && let State::Tiered(t) = &*node.read()
+            && let Residence::Tiered(t) = &*node.read()
             && let Some((of, _)) = &t.alone
         {
             return of.generation;

@@ -1,7 +1,7 @@
 //! Space. All numbers are the lower file system's: every byte has to fit there in the end.
 
 use crate::Spfs;
-use crate::node::{self, State};
+use crate::node::{self, Residence};
 use granary_fs::{Allocate, Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ impl Space for Spfs {
         loop {
             {
                 let state = node.read();
-                if matches!(*state, State::Bypass) {
+                if matches!(*state, Residence::Bypass) {
                     let done = self.lower.fallocate(call, &lower, how, pos, len);
                     node.touch();
                     self.follow_as(inode, &state);
@@ -21,7 +21,7 @@ impl Space for Spfs {
                 }
             }
             let mut state = node.write();
-            let State::Tiered(t) = &mut *state else { continue };
+            let Residence::Tiered(t) = &mut *state else { continue };
             self.store.load_chain(t)?;
             node.touch();
             match self.allocate(call, &lower, t, how, pos..pos + len) {

@@ -55,14 +55,14 @@ pub fn is(ino: u64) -> bool {
 
 /// A name, and the directory that it is in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct NamePlace {
     /// The lower directory.
     pub dir: Identity,
     /// The name.
     pub name: Vec<u8>,
 }
 
-impl Place {
+impl NamePlace {
     fn crc(&self) -> u32 {
         let mut b = [0; 14];
         put_u64(&mut b, 0, self.dir.ino);
@@ -96,7 +96,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alone {
     /// Its name, unless that was removed.
-    pub place: Option<Place>,
+    pub place: Option<NamePlace>,
     /// Permission bits.
     pub mode: u16,
     /// Owner.
@@ -160,7 +160,7 @@ impl Alone {
         let (first, rest) = (len.min(FIRST), len.saturating_sub(FIRST));
         let name = [&b[NAME as usize..][..first], &b[REST as usize..][..rest]].concat();
         let dir = Identity { ino: word(DIR), generation: u32_at(&b, GENERATION as usize) };
-        let place = Place { dir, name };
+        let place = NamePlace { dir, name };
         let sound = place.is_sound() && place.crc() == u32_at(&b, CRC as usize);
         if !sound {
             return Ok(Err(alone));

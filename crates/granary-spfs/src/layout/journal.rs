@@ -8,7 +8,7 @@
 //! Recovery puts the fields again where the number is not 0. One rename at a time. Source: SPFS's rename journal, 256 B at the beginning of
 //! the released code's superblock, which it never replays.
 
-use super::alone::{self, LONGEST, Place};
+use super::alone::{self, LONGEST, NamePlace};
 use super::inode::{Identity, Inode};
 use super::word;
 use granary_device::Structure;
@@ -27,7 +27,7 @@ const HEAD: usize = 16;
 ///
 /// # Errors
 /// The device's.
-pub fn rename(pm: &Pm, number: u64, to: &Place) -> Result<()> {
+pub fn rename(pm: &Pm, number: u64, to: &NamePlace) -> Result<()> {
     let _step = granary_sim::step("spfs: a file in persistent memory alone is renamed");
     let mut body = vec![0; HEAD + to.name.len()];
     put_u64(&mut body, 0, to.dir.ino);
@@ -42,7 +42,7 @@ pub fn rename(pm: &Pm, number: u64, to: &Place) -> Result<()> {
     finish(pm, number, to)
 }
 
-fn finish(pm: &Pm, number: u64, to: &Place) -> Result<()> {
+fn finish(pm: &Pm, number: u64, to: &NamePlace) -> Result<()> {
     let mut b = pm.batch();
     to.put(&mut b, number)?;
     b.fence()?;
@@ -65,7 +65,7 @@ pub fn recover(pm: &Pm) -> Result<bool> {
     let len = u32_at(&b, 12) as usize;
     let dir = Identity { ino: u64_at(&b, 0), generation: u32_at(&b, 8) };
     let name = b[HEAD..].get(..len).map(<[u8]>::to_vec).unwrap_or_default();
-    let to = Place { dir, name };
+    let to = NamePlace { dir, name };
     let known = Inode::load(pm, number)?.is_some_and(|i| alone::is(i.identity.ino));
     if !known || !to.is_sound() {
         return Err(corrupt("the rename journal is of no inode, or has no name"));

@@ -31,7 +31,7 @@ pub fn mix(mut x: u64) -> u64 {
 
 /// Where a slot belongs: the segment's hash, and the place in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SlotPlace {
     /// Its top bits choose the segment.
     pub hash: u32,
     /// Bucket, before it is reduced to the segment's number.
@@ -39,25 +39,25 @@ pub struct Place {
 }
 
 /// The place of a hash that chooses both.
-fn place(x: u64) -> Place {
+fn place(x: u64) -> SlotPlace {
     let mixed = mix(x);
-    Place { hash: (mixed >> 32) as u32, bucket: mixed & 0xffff_ffff }
+    SlotPlace { hash: (mixed >> 32) as u32, bucket: mixed & 0xffff_ffff }
 }
 
 /// The place of a name.
-pub fn name_place(of: Identity) -> Place {
+pub fn name_place(of: Identity) -> SlotPlace {
     place(of.ino.wrapping_mul(GOLDEN).wrapping_add(u64::from(of.generation)))
 }
 
 /// The place of a cluster's usage.
-pub fn cluster_place(cluster: u32) -> Place {
+pub fn cluster_place(cluster: u32) -> SlotPlace {
     place(u64::from(cluster).wrapping_mul(GOLDEN))
 }
 
 /// The place of a key of a file: all keys of one chunk are in one segment, side by side.
-pub fn extent_place(inode: u64, chunk: u32, key: u32) -> Place {
+pub fn extent_place(inode: u64, chunk: u32, key: u32) -> SlotPlace {
     let mixed = mix(inode.wrapping_mul(GOLDEN).wrapping_add(u64::from(chunk)));
-    Place { hash: (mixed >> 32) as u32, bucket: (mixed & 0xffff) + u64::from(key) }
+    SlotPlace { hash: (mixed >> 32) as u32, bucket: (mixed & 0xffff) + u64::from(key) }
 }
 
 /// A name.

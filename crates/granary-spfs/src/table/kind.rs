@@ -1,7 +1,7 @@
 //! [`Kind`]: which table it is, and what its slots mean.
 
 use crate::layout::ROOTS;
-use crate::layout::slot::{self, Extent, Place};
+use crate::layout::slot::{self, Extent, SlotPlace};
 use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 
@@ -45,7 +45,7 @@ impl Kind {
     }
 
     /// The place of what a slot holds; `None` where it holds nothing.
-    pub(super) fn place(self, b: &[u8], chunk: u32) -> Option<Place> {
+    pub(super) fn place(self, b: &[u8], chunk: u32) -> Option<SlotPlace> {
         if u64_at(b, 0) == 0 {
             return None;
         }

@@ -20,7 +20,7 @@ use super::{
     BUCKET, Dir, Header, Kind, MAX_DEPTH, Table, directory_clusters, full, header_at, overflow, top,
 };
 use crate::alloc::Clusters;
-use crate::layout::slot::Place;
+use crate::layout::slot::SlotPlace;
 use crate::layout::{SPLIT, word};
 use granary_device::Structure;
 use granary_fs::Result;
@@ -47,7 +47,7 @@ pub(super) fn merge_record(kind: Kind, low: u32, depth: u32) -> u64 {
 
 impl Table {
     /// Splits the segment of this place, or gives it an overflow page; another may have done so before.
-    pub(super) fn make_room(&self, pm: &Pm, clusters: &Clusters, place: Place) -> Result<()> {
+    pub(super) fn make_room(&self, pm: &Pm, clusters: &Clusters, place: SlotPlace) -> Result<()> {
         let mut dir = self.dir.write();
         // Who waited for the lock may find room now.
         if let Some(at) = self.claim(pm, &dir, place)? {

@@ -7,11 +7,11 @@ use granary_vfs::{OpenFlags, Posix};
 use std::collections::BTreeMap;
 
 /// A whole tree: path -> what is there. Directories end with a slash.
-pub type Snapshot = BTreeMap<Vec<u8>, Entry>;
+pub type Snapshot = BTreeMap<Vec<u8>, TreeEntry>;
 
 /// What is at a path.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     /// Attributes.
     pub shown: Shown,
     /// Content, or a symbolic link's target.
@@ -22,7 +22,7 @@ pub struct Entry {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for TreeEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = self.content.iter().take(40).map(|&b| b as char).collect::<String>();
         write!(f, "{:?}, {} bytes {text:?}, ", self.shown, self.content.len())?;
@@ -78,7 +78,7 @@ pub fn snapshot(p: &mut impl Posix) -> Result<Snapshot> {
         }
         let xattrs = if stat.attr.kind == FileKind::Symlink { Vec::new() } else { xattrs(p, &path)? };
         let first = first.entry(stat.ino).or_insert_with(|| key.clone()).clone();
-        all.insert(key, Entry { shown: Shown::of(&stat), content, first, xattrs });
+        all.insert(key, TreeEntry { shown: Shown::of(&stat), content, first, xattrs });
     }
     Ok(all)
 }

@@ -3,3 +3,4 @@
 mod memory;
 mod moves;
 mod named;
+mod words;

@@ -8,7 +8,7 @@ use crate::cmd::stacked;
 use granary_fs::Repaired;
 use granary_image::Image;
 use granary_lab::LabError;
-use granary_lab::image::{BLANK, Findings, State, check, rehearse, repair};
+use granary_lab::image::{BLANK, Findings, ImageState, check, rehearse, repair};
 use granary_lab::stack;
 use std::path::Path;
 use std::process::ExitCode;
@@ -93,11 +93,11 @@ fn print_text(
 }
 
 /// What helps: a repair where it would do something, which is tried without doing it.
-fn advice(image: &Path, dir: Option<&Path>, state: State, repaired: bool) -> String {
-    if let Some(dir) = dir.filter(|_| state != State::Unusable) {
+fn advice(image: &Path, dir: Option<&Path>, state: ImageState, repaired: bool) -> String {
+    if let Some(dir) = dir.filter(|_| state != ImageState::Unusable) {
         let (dir, image) = (dir.display(), image.display());
         return match state {
-            State::Mounts => format!(
+            ImageState::Mounts => format!(
                 "put back what is missing, or copy out what you need (`granary cp-out --stack {dir} {image} / PLACE`) and give up what does \
                  not fit (`granary mount --stack {dir} --forget {image} MNT`)"
             ),
@@ -108,21 +108,25 @@ fn advice(image: &Path, dir: Option<&Path>, state: State, repaired: bool) -> Str
     }
     let fs = Image::describe(image).map_or_else(|_| BLANK.to_owned(), |info| info.meta.fs);
     let (reach, copy) = match state {
-        State::Unusable => return "the image cannot be opened: take a copy of it, if there is one".into(),
-        State::Opens if fs == BLANK => {
+        ImageState::Unusable => {
+            return "the image cannot be opened: take a copy of it, if there is one".into();
+        }
+        ImageState::Opens if fs == BLANK => {
             return "copy what you need off the drive (`granary export --read-only IMAGE DIR`)".into();
         }
-        State::Opens => ("its files cannot be reached", ": take a copy of the image, if there is one"),
-        State::Mounts => ("copy out what you need (`granary cp-out IMAGE / DIR`)", ", then mkfs and cp-in"),
+        ImageState::Opens => ("its files cannot be reached", ": take a copy of the image, if there is one"),
+        ImageState::Mounts => {
+            ("copy out what you need (`granary cp-out IMAGE / DIR`)", ", then mkfs and cp-in")
+        }
     };
     if repaired {
         return reach.into();
     }
     match (rehearse(image), state) {
-        (Ok(Some(would)), State::Mounts) if would.done.is_empty() => format!(
+        (Ok(Some(would)), ImageState::Mounts) if would.done.is_empty() => format!(
             "{reach}: no repair brings back what cannot be read; the files that are named here can be removed or written anew"
         ),
-        (Ok(Some(_)), State::Mounts) => format!("{reach}, then fsck --repair"),
+        (Ok(Some(_)), ImageState::Mounts) => format!("{reach}, then fsck --repair"),
         (Ok(Some(_)), _) => format!("{reach}: fsck --repair, on a copy of the image"),
         (Ok(None), _) => format!("{reach}{copy}: {fs} has no repair"),
         (Err(e), _) => format!("{reach}{copy}: fsck --repair cannot mend it ({e})"),

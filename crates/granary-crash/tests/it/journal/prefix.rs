@@ -6,7 +6,7 @@ use granary_device::Devices;
 use granary_fs::{Call, Cred, FileSystem, FsError};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, power_fail, sleep_until};
-use granary_suite::model::{Entry, Generator, Mix, Op, Outcome, Shown, Snapshot, apply, snapshot};
+use granary_suite::model::{Generator, Mix, Op, Outcome, Shown, Snapshot, TreeEntry, apply, snapshot};
 use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Nanos;
 use granary_vfs::{Process, Vfs};
@@ -71,7 +71,7 @@ fn has_first_pages(before: &Snapshot, found: &Snapshot, after: &Snapshot) -> boo
         };
         let same = f.first == b.first && f.xattrs == b.xattrs;
         // All attributes but the size.
-        let shown = |of: &Entry| Shown { size: 0, ..of.shown };
+        let shown = |of: &TreeEntry| Shown { size: 0, ..of.shown };
         let cut = |at: usize| {
             let len = b.content.len().max(at.min(a.content.len()));
             f.content.len() == len

@@ -9,7 +9,7 @@ use super::kind::Kind;
 use super::load::Load;
 use super::log::{Log, Note};
 use super::mounted::{Mount, pause};
-use super::tape::{Asked, Base, Entry, Tape};
+use super::tape::{Asked, Base, Tape, TapeEntry};
 use crate::cmd::loopdev::LoopDevice;
 use granary_bench::memory;
 use granary_crash::Promises;
@@ -49,7 +49,7 @@ pub struct Recording {
     /// The drive's content when it began.
     pub base: Base,
     /// Requests, in order of arrival.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TapeEntry>,
     /// Calls, in order.
     pub notes: Vec<Note>,
 }

@@ -10,7 +10,7 @@
 //! Of two writes to one block the later one wins where both are kept; keeping the first alone is another
 //! subset. A page is whole: the device's sectors have 4 KiB.
 
-use super::tape::{Asked, Entry};
+use super::tape::{Asked, TapeEntry};
 use granary_sim::rng::Stream;
 use granary_units::Page;
 use rustc_hash::FxHashMap;
@@ -26,7 +26,7 @@ const TORN: f64 = 0.15;
 const TRIES: u32 = 4;
 
 /// A crash state.
-pub struct State {
+pub struct CrashState {
     /// Entries that had arrived.
     pub cut: usize,
     /// The drive's content above the base.
@@ -41,7 +41,7 @@ pub struct State {
 
 /// Which entries before `cut` are durable. `ignored`: so many of the last flushes are as if they had never
 /// been.
-pub fn durable(entries: &[Entry], cut: usize, ignored: usize) -> Vec<bool> {
+pub fn durable(entries: &[TapeEntry], cut: usize, ignored: usize) -> Vec<bool> {
     let now = entries.get(cut).map_or(u64::MAX, |next| next.arrived);
     let flushes = entries[..cut].iter().filter(|e| matches!(e.asked, Asked::Flush) && e.ended < now);
     let mut arrivals: Vec<u64> = flushes.map(|e| e.arrived).collect();
@@ -51,7 +51,7 @@ pub fn durable(entries: &[Entry], cut: usize, ignored: usize) -> Vec<bool> {
     entries[..cut].iter().map(|e| e.ended < covered).collect()
 }
 
-fn pages(entry: &Entry) -> u64 {
+fn pages(entry: &TapeEntry) -> u64 {
     match &entry.asked {
         Asked::Write(_, pages) => pages.len() as u64,
         Asked::Zero(_, count) => *count,
@@ -59,7 +59,7 @@ fn pages(entry: &Entry) -> u64 {
     }
 }
 
-fn put(overlay: &mut Overlay, entry: &Entry, is_kept: impl Fn(u64) -> bool) {
+fn put(overlay: &mut Overlay, entry: &TapeEntry, is_kept: impl Fn(u64) -> bool) {
     match &entry.asked {
         Asked::Write(first, pages) => {
             let kept = pages.iter().enumerate().filter(|(i, _)| is_kept(*i as u64));
@@ -99,7 +99,7 @@ fn tear(n: u64, random: &mut Stream) -> Vec<bool> {
 }
 
 /// Draws a state of a power failure before entry `cut`.
-pub fn draw(entries: &[Entry], cut: usize, ignored: usize, random: &mut Stream) -> State {
+pub fn draw(entries: &[TapeEntry], cut: usize, ignored: usize, random: &mut Stream) -> CrashState {
     let durable = durable(entries, cut, ignored);
     let mut overlay = Overlay::default();
     for (entry, _) in entries.iter().zip(&durable).filter(|(_, d)| **d) {
@@ -121,11 +121,11 @@ pub fn draw(entries: &[Entry], cut: usize, ignored: usize, random: &mut Stream) 
             put(&mut overlay, entry, |_| true);
         }
     }
-    State { cut, overlay, loose: loose.len(), kept, identity: hash.finish() }
+    CrashState { cut, overlay, loose: loose.len(), kept, identity: hash.finish() }
 }
 
 /// Where the power fails: anywhere, beside a flush, or beside a call.
-pub fn cut(entries: &[Entry], calls: &[usize], random: &mut Stream) -> usize {
+pub fn cut(entries: &[TapeEntry], calls: &[usize], random: &mut Stream) -> usize {
     let len = entries.len() as u64;
     let flushes: Vec<usize> =
         (0..entries.len()).filter(|&i| matches!(entries[i].asked, Asked::Flush)).collect();
@@ -138,7 +138,7 @@ pub fn cut(entries: &[Entry], calls: &[usize], random: &mut Stream) -> usize {
 }
 
 /// A [`cut`]; most often, of a few, the one with the most writes that no flush covers: much is legal there.
-pub fn busy_cut(entries: &[Entry], calls: &[usize], ignored: usize, random: &mut Stream) -> usize {
+pub fn busy_cut(entries: &[TapeEntry], calls: &[usize], ignored: usize, random: &mut Stream) -> usize {
     let tries = if random.chance(0.25) { 1 } else { TRIES };
     let loose = |cut: usize| durable(entries, cut, ignored).iter().filter(|d| !**d).count();
     let cuts: Vec<usize> = (0..tries).map(|_| cut(entries, calls, random)).collect();
@@ -150,21 +150,21 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn write(block: u64, words: &[u64], arrived: u64, ended: u64) -> Entry {
+    fn write(block: u64, words: &[u64], arrived: u64, ended: u64) -> TapeEntry {
         let pages = words.iter().map(|&word| Page::word(word)).collect();
-        Entry { asked: Asked::Write(block, pages), arrived, ended }
+        TapeEntry { asked: Asked::Write(block, pages), arrived, ended }
     }
 
-    fn flush(arrived: u64, ended: u64) -> Entry {
-        Entry { asked: Asked::Flush, arrived, ended }
+    fn flush(arrived: u64, ended: u64) -> TapeEntry {
+        TapeEntry { asked: Asked::Flush, arrived, ended }
     }
 
-    fn word(state: &State, block: u64) -> u64 {
+    fn word(state: &CrashState, block: u64) -> u64 {
         let page = state.overlay.get(&block).cloned().flatten();
         page.and_then(|page| page.as_word()).map_or(0, |(word, _)| word)
     }
 
-    fn states(entries: &[Entry], cut: usize, ignored: usize, blocks: &[u64]) -> BTreeSet<Vec<u64>> {
+    fn states(entries: &[TapeEntry], cut: usize, ignored: usize, blocks: &[u64]) -> BTreeSet<Vec<u64>> {
         let mut random = Stream::new(1, "test");
         let all = (0..400).map(|_| draw(entries, cut, ignored, &mut random));
         all.map(|s| blocks.iter().map(|&b| word(&s, b)).collect()).collect()
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn zeros_are_a_write() {
-        let zero = Entry { asked: Asked::Zero(1, 1), arrived: 5, ended: 6 };
+        let zero = TapeEntry { asked: Asked::Zero(1, 1), arrived: 5, ended: 6 };
         let tape = [write(1, &[11], 1, 2), flush(3, 4), zero];
         assert_eq!(states(&tape, 3, 0, &[1]), BTreeSet::from([vec![0], vec![11]]));
     }

@@ -40,7 +40,7 @@ pub enum Asked {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TapeEntry {
     /// The request.
     pub asked: Asked,
     /// The tick when it came.
@@ -55,7 +55,7 @@ pub type Base = FxHashMap<u64, Page>;
 struct Reel {
     runs: bool,
     ticks: u64,
-    entries: Vec<Entry>,
+    entries: Vec<TapeEntry>,
     random: Stream,
 }
 
@@ -101,7 +101,7 @@ impl Tape {
     }
 
     /// Ends; all requests.
-    pub fn end(&self) -> Vec<Entry> {
+    pub fn end(&self) -> Vec<TapeEntry> {
         let mut reel = self.reel.lock();
         reel.runs = false;
         std::mem::take(&mut reel.entries)
@@ -117,7 +117,7 @@ impl Tape {
         let late = matches!(asked, Asked::Write(..)) && reel.random.below(LATE) == 0;
         let late = late.then(|| Duration::from_micros(reel.random.below(LATE_US)));
         let arrived = reel.ticks;
-        reel.entries.push(Entry { asked, arrived, ended: u64::MAX });
+        reel.entries.push(TapeEntry { asked, arrived, ended: u64::MAX });
         Some((reel.entries.len() - 1, late))
     }
 

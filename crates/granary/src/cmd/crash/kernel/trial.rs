@@ -10,7 +10,7 @@ use super::image::Image;
 use super::kind::Kind;
 use super::mounted::Mount;
 use super::recording::Recording;
-use super::states::{self, State};
+use super::states::{self, CrashState};
 use crate::cmd::loopdev::LoopDevice;
 use granary_sim::rng::Stream;
 use rustc_hash::FxHashSet;
@@ -161,7 +161,7 @@ impl<'a> Bench<'a> {
         &mut self,
         tape: &Recording,
         number: u64,
-        state: &State,
+        state: &CrashState,
     ) -> Result<Option<PathBuf>, String> {
         let Some(dir) = &self.keep else { return Ok(None) };
         let told = |e: std::io::Error| format!("{}: {e}", dir.display());
@@ -179,7 +179,7 @@ impl<'a> Bench<'a> {
         tape: &Recording,
         load: &str,
         number: u64,
-        state: &State,
+        state: &CrashState,
         note: usize,
         mut wrong: Vec<String>,
     ) -> Complaint {
