@@ -1,7 +1,7 @@
 //! [`Attributes`] of [`Nova`]: attributes.
 
 use crate::Nova;
-use crate::layout::entry::{self};
+use crate::layout::entry;
 use crate::layout::inode;
 use crate::log::Pending;
 use crate::namespace::node;

@@ -192,6 +192,7 @@ impl Vfs {
             back.set_parent(Some(from.dir.clone()));
         }
         if let Some(whiteout) = whiteout {
+            let _whiteout = whiteout.rwsem.write();
             let link = || self.fs.link(call, from.dir, from.name, &whiteout);
             self.with_space(call, from.dir, link)?;
             whiteout.set_unnamed(false);
