@@ -50,8 +50,8 @@ pub fn keep(
         ..ImageMeta::default()
     };
     is_free(path)?;
-    Image::create_on(&*host, &keep.devices, meta, false)?;
     let made = || {
+        Image::create_on(&*host, &keep.devices, meta, false)?;
         // Repeatable: nothing depends on when a thread gets on.
         let options = OpenOptions { inline_checkpoints: true, paced: true, ..OpenOptions::default() };
         let (image, devices) = Image::open_on(host.clone(), options)?;

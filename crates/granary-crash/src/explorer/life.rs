@@ -269,6 +269,7 @@ impl Life {
             }
             arm(faults, in_load);
             phase(Phase::Load);
+            told.lock().seen.went_on += 1;
         }
         self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
@@ -318,6 +319,7 @@ impl Life {
             if !wrong.is_empty() {
                 return Err(wrong);
             }
+            told.lock().seen.exercised += 1;
         }
         vfs.unmount().map_err(|e| vec![format!("second unmount: {e}")])?;
         devices.check()

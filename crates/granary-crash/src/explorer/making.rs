@@ -46,6 +46,7 @@ impl Explorer {
                 }
                 report.points += 1;
                 report.coverage.failures += 1;
+                report.coverage.in_mkfs += 1;
                 let place = Place { phase: image.phase, at: image.at, draw, listed: false };
                 report.failures.extend(self.made_again(seed, &image, place, None, &mut |_| ()).err());
             }

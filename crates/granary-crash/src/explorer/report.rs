@@ -20,6 +20,12 @@ pub struct Coverage {
     pub in_recovery: u64,
     /// Of these: after the load had ended.
     pub idle: u64,
+    /// Of these: in mkfs.
+    pub in_mkfs: u64,
+    /// Recovered file systems that went on with their load.
+    pub went_on: u64,
+    /// File systems that were filled and emptied at the end of a life.
+    pub exercised: u64,
     /// Times that a file system was compared with its promises.
     pub verified: u64,
     /// Files compared.
@@ -70,6 +76,9 @@ impl Coverage {
         self.failures += other.failures;
         self.in_recovery += other.in_recovery;
         self.idle += other.idle;
+        self.in_mkfs += other.in_mkfs;
+        self.went_on += other.went_on;
+        self.exercised += other.exercised;
         self.verified += other.verified;
         self.files += other.files;
         self.bytes += other.bytes;

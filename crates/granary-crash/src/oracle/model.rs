@@ -297,6 +297,8 @@ impl Model {
         if content {
             node.content.keep(stamps, horizon);
         }
+        // The data of a directory are its names.
+        let data_only = data_only && node.kind != FileKind::Dir;
         if !data_only {
             node.mode.keep(stamps, horizon);
             node.owner.keep(stamps, horizon);

@@ -55,6 +55,20 @@ fn the_first_turns_go_over_all_file_systems_and_all_loads_and_then_over_all_pair
     assert!(all.iter().all(|tally| tally.runs == 1), "{all:?}");
 }
 
+/// What a campaign does beside power failures in runs: in mkfs, on damaged media, in loads behind recoveries, and file systems are
+/// filled and emptied.
+#[test]
+fn a_campaign_does_all_that_it_says() {
+    let campaign = Campaign { effort: Effort::default(), nested: 3, ..campaign(600) };
+    let tallies = campaign.explore(&targets(&["pmfs", "ext4"]), &loads(&["sparse"]), &|_, _| {});
+    for tally in &tallies {
+        let seen = tally.report.coverage;
+        assert!(tally.report.failures.is_empty(), "{}", tally.report);
+        let all = [seen.in_mkfs, seen.went_on, seen.exercised, seen.damages.harmless + seen.damages.told];
+        assert!(all.iter().all(|&times| times > 0), "{}: {seen:?}", tally.fs);
+    }
+}
+
 #[test]
 fn a_number_of_points_is_kept_to_and_shared_by_all_loads() {
     let points = |all| {

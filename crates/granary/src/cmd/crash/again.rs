@@ -69,8 +69,13 @@ pub(super) fn again(
         }
     };
     if let Some(path) = &args.keep_image {
-        let kept = keep::keep(&mut explorer, &**target, &failure, path);
-        kept.unwrap_or_else(|e| say!("granary: {e}"));
+        keep::keep(&mut explorer, &**target, &failure, path).map_err(|why| {
+            match code == ExitCode::SUCCESS {
+                true => why,
+                // What was found is the news.
+                false => Failure::found(why.to_string()),
+            }
+        })?;
     }
     Ok(code)
 }
