@@ -309,7 +309,7 @@ impl<P: Posix> One<P> {
         let fd = self.posix.open(path, OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0);
         let Some(fd) = expected("open directory", fd)? else { return Ok(()) };
         // Of some: what SQLite calls on the directory of its journal.
-        let data_only = path.last().is_some_and(|digit| digit % 2 == 1);
+        let data_only = path.as_bytes().last().is_some_and(|digit| digit % 2 == 1);
         let done = if data_only { self.posix.fdatasync(fd) } else { self.posix.fsync(fd) };
         expected("fsync directory", done)?;
         expected("close", self.posix.close(fd)).map(drop)
