@@ -85,7 +85,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         sb.state = U32::new(IN_USE);
     }
     let mut report = RecoveryReport { clean: sb.is_clean(), ..RecoveryReport::default() };
-    let redo = (!port.vendor::<Transactions>().is_some()).then(|| Redo::new(&geometry));
+    let redo = port.vendor::<Transactions>().is_none().then(|| Redo::new(&geometry));
     if !report.clean {
         (report.groups, report.data_pages) = replay(&port, &geometry)?;
         report.recover = now() - begin;
