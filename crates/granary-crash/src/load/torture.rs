@@ -306,10 +306,10 @@ impl<P: Posix> One<P> {
 
     fn fsync_dir(&mut self) -> Result<(), String> {
         let path = self.dir();
-        let fd = self.posix.open(path, OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0);
-        let Some(fd) = expected("open directory", fd)? else { return Ok(()) };
         // Of some: what SQLite calls on the directory of its journal.
         let data_only = path.as_bytes().last().is_some_and(|digit| digit % 2 == 1);
+        let fd = self.posix.open(path, OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0);
+        let Some(fd) = expected("open directory", fd)? else { return Ok(()) };
         let done = if data_only { self.posix.fdatasync(fd) } else { self.posix.fsync(fd) };
         expected("fsync directory", done)?;
         expected("close", self.posix.close(fd)).map(drop)
