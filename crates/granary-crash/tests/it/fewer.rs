@@ -22,22 +22,19 @@ fn a_power_failure_that_is_not_needed_is_left_out_of_a_path() {
     let mut explorer = explorer(hidden(), "torture");
     let effort = Effort { anywhere: 16, in_steps: 16, ..Effort::default() };
     let failures = (1..40).flat_map(|seed| explorer.run(seed, &effort).failures);
-    let nested: Vec<Failure> = failures.filter(|f| f.path.0.len() > 1).take(4).collect();
+    let nested: Vec<Failure> = failures.filter(|f| f.path.0.len() > 1).take(16).collect();
     // Minimised to no call and no draw but the path: the time is over behind that.
-    let minimal: Vec<Failure> = nested
-        .iter()
-        .map(|failure| {
-            let looks = std::cell::Cell::new(0);
-            let over = || {
-                looks.set(looks.get() + 1);
-                looks.get() > 400
-            };
-            let minimal = explorer.minimise(failure, &over).unwrap_or_else(|why| panic!("{why}: {failure}"));
-            println!("{} comes down to {}", failure.path, minimal.failure.path);
-            minimal.failure
-        })
-        .collect();
-    assert!(minimal.iter().zip(&nested).any(|(few, all)| few.path.0.len() < all.path.0.len()));
+    let is_shorter = |failure: &Failure| {
+        let looks = std::cell::Cell::new(0);
+        let over = || {
+            looks.set(looks.get() + 1);
+            looks.get() > 400
+        };
+        let minimal = explorer.minimise(failure, &over).unwrap_or_else(|why| panic!("{why}: {failure}"));
+        println!("{} comes down to {}", failure.path, minimal.failure.path);
+        minimal.failure.path.0.len() < failure.path.0.len()
+    };
+    assert!(nested.iter().any(is_shorter), "none of {} becomes shorter", nested.len());
 }
 
 #[test]
