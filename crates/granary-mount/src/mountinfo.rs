@@ -51,6 +51,12 @@ pub fn sees(process: u32, is: impl Fn(&str) -> bool) -> Option<bool> {
     Some(entries(&table).any(|m| m.fs_type == FS_TYPE && is(&m.source)))
 }
 
+/// Where all mounts of ours are that this process sees; none where it cannot look.
+pub fn all_ours() -> Vec<PathBuf> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    entries(&table).filter(|m| m.fs_type == FS_TYPE).map(|m| m.mount_point).collect()
+}
+
 /// Where a file system that is unmounted here is still mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elsewhere {

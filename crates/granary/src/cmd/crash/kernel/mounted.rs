@@ -67,6 +67,10 @@ impl Drop for Mount {
 /// happens.
 pub fn private_mounts() {
     if std::env::var_os(PRIVATE).is_some() {
+        // The copy of the table would keep other people's mounts of ours alive behind their unmount.
+        for point in granary_mount::mountinfo::all_ours() {
+            let _ = unmount(&point, UnmountFlags::DETACH);
+        }
         return;
     }
     let Ok(me) = std::env::current_exe() else { return };
