@@ -66,10 +66,8 @@ impl Names for Minimal {
         if let Some(target) = r.replaced() {
             tree.change(target, |a| a.unlinked(call.time))?;
         }
-        for moved in r.exchanged().into_iter().chain([r.inode]) {
-            tree.change(moved, |a| a.changed(call.time))?;
-        }
-        Ok(())
+        let mut moved = r.exchanged().into_iter().chain([r.inode]);
+        moved.try_for_each(|moved| tree.change(moved, |a| a.changed(call.time)))
     }
 }
 
