@@ -133,7 +133,7 @@ impl Pair {
     }
 }
 
-/// What a worker has done.
+/// The work of one turn.
 struct Done {
     report: Report,
     /// Power failures in mkfs were looked at, all that there are.

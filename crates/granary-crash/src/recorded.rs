@@ -275,7 +275,7 @@ impl<P: Posix> Scribe<P> {
         let node = self.promises.with(|m| {
             let named = |ino: Option<Ino>| known.filter(|&k| m.node(k).ino == ino);
             let numbered = m.by_ino(ino);
-            // What has no number yet somebody else is making: where that file is there already, this is it.
+            // A file without a number is being made by another client. Where a file has that number already, it is this one.
             let there = numbered.filter(|&n| m.node(n).removals == 0);
             named(Some(ino)).or(there).or(named(None)).or(numbered)
         });

@@ -4,11 +4,14 @@
 //! virtual time.
 
 mod chosen;
+mod forward;
 mod host;
 mod lying;
 mod on_image;
 
 pub use chosen::{by_name, by_name_on, names, names_on};
+#[doc(hidden)]
+pub use forward::parts;
 pub use lying::without_flushes;
 pub use on_image::OnImage;
 

@@ -66,7 +66,7 @@ impl Port {
         self.info().answers(name)
     }
 
-    /// What the drive says of its firmware's own; the default where it has none of that.
+    /// Facts that only this firmware has; the default where the drive has no such.
     pub fn identify<F: Any + Default>(&self) -> F {
         let mut facts = F::default();
         self.drive().identify(&mut facts);

@@ -29,8 +29,6 @@ const ANSWERED: u32 = 2;
 const ENDED: u32 = 3;
 const TAKEN: u32 = 4;
 const RESTS: u32 = 5;
-/// How often a client lets others run while the server gives memory back, which takes less than a millisecond.
-const RESTING: u32 = 10_000;
 
 /// How long a client sleeps before it looks whether the server is still there.
 pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -129,6 +127,9 @@ impl Segment {
                     rests();
                     // Whatever the client has made of it meanwhile.
                     let _ = self.turn().compare_exchange(RESTS, FREE, SeqCst, SeqCst);
+                    if self.client_sleeps().load(SeqCst) != 0 {
+                        wake(self.turn());
+                    }
                 }
                 _ => {}
             }
@@ -155,21 +156,27 @@ impl Segment {
         let _ = futex::wake(self.turn(), futex::Flags::empty(), i32::MAX as u32);
     }
 
-    /// The client: takes the data area, for one command. One thread at a time. `None`: the server has ended.
-    pub fn take(&self) -> Option<Taken<'_>> {
-        for _ in 0..RESTING {
+    /// The client: takes the data area, for one command. One thread at a time. It waits while the server gives memory back. `None`: the
+    /// server has ended, or, as `is_there` says, is gone.
+    pub fn take(&self, is_there: impl Fn() -> bool) -> Option<Taken<'_>> {
+        let words = (self.turn(), self.client_sleeps());
+        loop {
             match self.turn().compare_exchange(FREE, TAKEN, SeqCst, SeqCst) {
                 Ok(_) => return Some(Taken(self)),
-                Err(RESTS) => rustix::thread::sched_yield(),
-                Err(_) => break,
+                // It takes the server less than a millisecond, and as long as the machine likes where it is busy.
+                Err(RESTS) => {
+                    if wait_once(words, |turn| turn == RESTS, 0, &PATIENCE) == RESTS && !is_there() {
+                        return None;
+                    }
+                }
+                Err(_) => return None,
             }
         }
-        None
     }
 
     /// The client: takes the data area, and asks; see [`Taken::ask`].
     pub fn ask(&self, command: &Command, spins: u32, is_there: impl Fn() -> bool) -> Option<Answer> {
-        self.take()?.ask(command, spins, is_there)
+        self.take(&is_there)?.ask(command, spins, is_there)
     }
 }
 
@@ -264,7 +271,7 @@ mod tests {
         let client = Segment::open(&file).expect("opens");
         let held = || rustix::fs::fstat(&file).expect("there").st_blocks;
         let ends = AtomicBool::new(false);
-        let taken = client.take().expect("free");
+        let taken = client.take(|| true).expect("free");
         client.put_data(&[7; 1 << 20]);
         assert!(held() >= 2048, "{} blocks", held());
         std::thread::scope(|s| {
@@ -291,10 +298,41 @@ mod tests {
         });
     }
 
+    /// On a busy machine a server may be kept from running while it rests: it is there all the same.
+    #[test]
+    #[allow(clippy::disallowed_methods)] // the server rests on the wall clock
+    fn a_client_waits_for_a_server_that_rests_however_long_it_takes() {
+        let (server, file) = Segment::make().expect("made");
+        let client = Segment::open(&file).expect("opens");
+        let (ends, rests) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let long = || {
+                    rests.store(true, SeqCst);
+                    std::thread::sleep(std::time::Duration::from_millis(700));
+                };
+                while server.next(&ends, 0, long).is_some() {
+                    server.reply(&Answer::of(1), false);
+                }
+            });
+            while !rests.load(SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let answer = client.ask(&Command::new(Op::Read), 0, || true);
+            ends.store(true, SeqCst);
+            server.end();
+            assert_eq!(answer, Some(Answer::of(1)));
+        });
+    }
+
     #[test]
     fn a_client_does_not_wait_for_a_server_that_is_gone() {
-        let (_server, file) = Segment::make().expect("made");
+        let (server, file) = Segment::make().expect("made");
         let client = Segment::open(&file).expect("opens");
+        // It died while it gave memory back.
+        server.turn().store(RESTS, SeqCst);
+        assert_eq!(client.ask(&Command::new(Op::Read), 0, || false), None);
+        server.turn().store(FREE, SeqCst);
         assert_eq!(client.ask(&Command::new(Op::Read), 0, || false), None);
     }
 }

@@ -62,7 +62,7 @@ impl Connection {
         take: impl FnOnce(&Answer),
     ) -> Result<Answer, Refused> {
         let there = || is_connected(self.socket.as_fd());
-        let taken = self.segment.take().ok_or(Refused::Gone)?;
+        let taken = self.segment.take(there).ok_or(Refused::Gone)?;
         let command = Command { len: put().ok_or(Refused::Kernel)?, ..*command };
         let answer = taken.ask(&command, self.spins, there).ok_or(Refused::Gone)?;
         match answer.value() {

@@ -5,7 +5,7 @@
 //!   Answer   result 8 | pos 8 | names 8 | version 8 | slot 4 | 0 4 | Attributes                                                data in the data area
 //! ```
 //!
-//! What is at a path is a [`PathPlace`](crate::place::Place) at the beginning of the data area, `len` bytes with what follows it.
+//! A path is a [`PathPlace`](crate::place::PathPlace) at the beginning of the data area, `len` bytes with what follows it.
 //!
 //! Numbers are in the machine's byte order: both sides are on one machine. A field that an operation does not name is not looked at.
 
@@ -19,7 +19,7 @@ const KERNEL: i64 = i64::MIN;
 
 macro_rules! commands {
     ($($(#[$meta:meta])* $name:ident = $number:literal, $what:ident;)*) => {
-        /// What can be asked for.
+        /// The commands.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Op {
@@ -106,7 +106,7 @@ impl Op {
         Op::ALL.get((number as usize).checked_sub(1)?).copied()
     }
 
-    /// Whether it is of a [`PathPlace`](crate::place::Place).
+    /// Whether it is of a [`PathPlace`](crate::place::PathPlace).
     pub fn has_place(self) -> bool {
         self as u32 >= Op::StatPath as u32
     }

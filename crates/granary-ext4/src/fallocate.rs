@@ -201,7 +201,7 @@ impl Space for Ext4 {
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::PunchHole => {
-                // What was reserved behind the end stays.
+                // Blocks that were reserved behind the end stay.
                 let last = last.min(inode.size().div_ceil(BS) as u32);
                 if first < last {
                     self.punch(inode, first, last)?;

@@ -312,7 +312,7 @@ impl Names for F2fs {
                 let mut s = node(inode).state.lock();
                 s.parent = number(dir.ino());
                 if before == 0 {
-                    // What recovery would enter is the name that it was made with: none.
+                    // Recovery would enter the name that it was made with: none.
                     s.advise |= LOST_PARENT;
                 }
             }

@@ -14,7 +14,7 @@ pub struct DriveCase {
     pub about: &'static str,
     /// Makes a drive one of these. How large the drive is, others say.
     pub change: fn(&mut DriveConfig),
-    /// What such a drive does not promise: only file systems that do without it are tried on it.
+    /// Promises that such a drive does not keep. Only file systems that do without them are tried on it.
     pub weakens: &'static [Promise],
 }
 
@@ -25,10 +25,10 @@ impl DriveCase {
     }
 }
 
-/// What a drive promises where nothing weakens it.
+/// A promise of a drive, where nothing weakens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// What it acknowledged survives a power failure. Without this, only what a FLUSH covers does.
+    /// Acknowledged writes survive a power failure. Without this, only those that a FLUSH covers do.
     Durable,
     /// A page that a power failure meets is old or new as a whole.
     WholePages,

@@ -107,7 +107,7 @@ pub trait Companion: Send + 'static {
         let _ = lpa;
     }
 
-    /// Power is back, and the drive answers from `ready` on. What it keeps is persistent memory: a failure takes nothing.
+    /// Power is back, and the drive answers from `ready` on. Its memory is persistent: a failure takes nothing.
     fn power_on(&mut self, ready: Nanos) {
         let _ = ready;
     }
@@ -162,12 +162,12 @@ impl Clone for Box<dyn Companion> {
 /// The companion of a drive, where it has one.
 pub type Beside<'a> = Option<&'a mut (dyn Companion + 'static)>;
 
-/// What a companion's command will do to the drive once it is acknowledged.
+/// The effect of a companion's command, which comes once it is acknowledged.
 pub trait Pending: Any + Debug + Send {
     /// A second one.
     fn fork(&self) -> Box<dyn Pending>;
 
-    /// What a power failure may take with it, as a whole.
+    /// The thing that a power failure may take, as a whole.
     fn thing(&self) -> Thing;
 
     /// The pages that it changes.
@@ -178,7 +178,7 @@ pub trait Pending: Any + Debug + Send {
         self.reach() == Reach::Page(lpa)
     }
 
-    /// What a read of a page that it [`Pending::concerns`] sees before it is applied.
+    /// The content of a page that it [`Pending::concerns`], as a read sees it before it is applied.
     fn seen(&self, lpa: Lpa) -> Seen;
 
     /// Whether it brings a page of data, which will want room in the write buffer.
@@ -204,7 +204,7 @@ pub enum Reach {
     Nothing,
 }
 
-/// What a read sees of the effects in flight.
+/// The content that a read sees of the effects in flight.
 pub enum Seen {
     /// This content.
     Content(Page),

@@ -2,7 +2,7 @@
 
 use crate::bam::BAM;
 use crate::cases::{DriveCase, FAILING, PROGRAM, TORN, VOLATILE};
-use crate::companion::CompanionEntry;
+use crate::companion::{Companion, CompanionEntry};
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
@@ -30,7 +30,7 @@ pub struct DriveEntry {
     /// # Errors
     /// [`ConfigError`]: the configuration is none for it.
     pub firmware: fn(&DriveConfig) -> Result<Box<dyn Firmware>, ConfigError>,
-    /// What may stand beside it: the first of these that a configuration asks for does.
+    /// Companions that may stand beside it; a configuration asks for one at most.
     pub beside: &'static [CompanionEntry],
     /// Kinds of it that power failures are tried on, beside the usual one.
     pub crash: &'static [DriveCase],
@@ -68,8 +68,24 @@ impl DriveEntry {
         config.validate()?;
         let backend = flash(&config.flash, config.firmware.write_buffer)?;
         let policies = self.policies.map(|policies| policies(&config.flash));
-        let beside = self.beside.iter().find_map(|entry| (entry.make)(&config));
+        let beside = self.companion(&config)?;
         Ok(Mssd::with_firmware(&config, (self.firmware)(&config)?, policies, beside, backend))
+    }
+
+    /// The companion that a configuration asks for.
+    fn companion(&self, config: &DriveConfig) -> Result<Option<Box<dyn Companion>>, ConfigError> {
+        let refused = |why| Err(ConfigError::Value { field: "firmware.bam", why });
+        let knows_bam = self.beside.iter().any(|entry| entry.name == BAM.name);
+        if config.firmware.bam.is_some() && !knows_bam {
+            return refused(format!("cannot stand beside the firmware '{}': leave it out", self.name));
+        }
+        let mut asked = self.beside.iter().filter_map(|entry| Some((entry.name, (entry.make)(config)?)));
+        match (asked.next(), asked.next()) {
+            (Some((one, _)), Some((other, _))) => {
+                refused(format!("is one too many: a drive has one companion, not {one} and {other}"))
+            }
+            (first, _) => Ok(first.map(|(_, companion)| companion)),
+        }
     }
 
     /// The entry that a configuration names.
@@ -86,7 +102,7 @@ impl DriveEntry {
     }
 }
 
-/// What stands beside any firmware.
+/// Companions that stand beside any firmware.
 pub const BESIDE: &[CompanionEntry] = &[BAM];
 
 /// ByteFS's write log.

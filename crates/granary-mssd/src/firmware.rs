@@ -254,18 +254,18 @@ impl Clone for Box<dyn Firmware> {
     }
 }
 
-/// What a vendor command asks of a firmware's transactions.
+/// A vendor command of a firmware's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// This one is to be committed. Commits count in the order of their submission, also where a power failure meets them.
     Commit(TxId),
-    /// What has not committed is to be dropped.
+    /// Stores that have not committed are to be dropped.
     Recover,
 }
 
 /// The write log's transactions (ByteFS section 4.3).
 pub trait Transactions {
-    /// What a vendor command asks; `None`: it is none of these.
+    /// The transaction command that this is, if it is one.
     fn asked(&self, own: &dyn Vendor) -> Option<Transaction>;
 
     /// When there is room for a COMMIT, from `t` on.

@@ -40,7 +40,7 @@ pub enum Effect {
     Trim(Lpa),
     /// A transaction is committed.
     Commit(TxId),
-    /// What a companion's command does.
+    /// The effect of a companion's command.
     Own(Box<dyn Pending>),
 }
 
@@ -201,7 +201,7 @@ impl InFlight {
         self.effects.iter().filter(|(_, e)| brings_page(e)).count()
     }
 
-    /// What companions' commands will do, in order of submission.
+    /// The effects of companions' commands, in order of submission.
     pub fn own(&self) -> impl Iterator<Item = &dyn Pending> {
         self.effects.iter().filter_map(|(_, e)| match e {
             Effect::Own(pending) => Some(&**pending),

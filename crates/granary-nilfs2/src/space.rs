@@ -228,7 +228,7 @@ impl Space for Nilfs2 {
         Ok(StatFs { blocks, free_blocks, reserved_blocks, inodes, free_inodes })
     }
 
-    /// What dead blocks are kept for; `None`: there are none that are.
+    /// The checkpoints that dead blocks are kept for; `None`: none are kept.
     ///
     /// # Errors
     /// `Corrupt`; the drive's.

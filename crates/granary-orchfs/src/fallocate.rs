@@ -187,7 +187,7 @@ impl Space for OrchFs {
         let _held = node.ranges.lock(pos.min(old.size) / BLOCK, end.max(old.size) / BLOCK, Use::Resize);
         let (nothing, group) = (Payload::Bytes(&[]), GROUP);
         if new.size > old.size {
-            // What the file grows over becomes zero first, which nobody sees.
+            // The range that the file grows over becomes zero first, which nobody sees.
             let grown = self.grow(call.process, node, old.size, new.size)?;
             if !grown.is_empty() {
                 let stamp = Stamp { attr: &|_, _| old, head: false, group };
@@ -262,7 +262,7 @@ impl Space for OrchFs {
     }
 
     fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
-        // What waits for a digest is free: whoever needs it digests first.
+        // Space that waits for a digest is free: a call that needs it digests first.
         let free = |area| {
             self.pools.free(area) + self.journals.iter().map(|journal| journal.waiting(area)).sum::<u64>()
         };

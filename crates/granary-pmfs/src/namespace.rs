@@ -187,7 +187,7 @@ impl Names for Pmfs {
         let tree = *node(dir).tree.read();
         let first = self.scan(tree, dir.size(), 32, &mut |_, _, d, _| match d.ino {
             0 => ControlFlow::Continue(()),
-            // What it names would be lost.
+            // The inode that it names would be lost.
             ino if d.is_damaged() => ControlFlow::Break(Err(granary_pm::corrupt(format!(
                 "{}: an entry for inode {ino} has no name that can be",
                 dir.ino()

@@ -167,8 +167,22 @@ impl MountOptions {
             ));
         }
         if self.directory_bits > crate::table::MAX_DEPTH {
-            return Some(("directory_bits", format!("is {}: must be 16 at most", self.directory_bits)));
+            let (is, most) = (self.directory_bits, crate::table::MAX_DEPTH);
+            return Some(("directory_bits", format!("is {is}: must be {most} at most")));
         }
         granary_fs::entry::too_short(&[("tick", self.tick)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_deeper_than_any_table_is_refused_by_its_key() {
+        let with = |directory_bits| MountOptions { directory_bits, ..MountOptions::default() };
+        assert_eq!((with(0).refusal(), with(16).refusal()), (None, None));
+        let (key, why) = with(17).refusal().expect("refused");
+        assert!(key == "directory_bits" && why.contains("17") && why.contains("16 at most"), "{why}");
     }
 }

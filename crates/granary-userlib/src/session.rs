@@ -129,16 +129,16 @@ pub fn call(
     }
     // SAFETY: this thread has made it BUSY.
     let segment = unsafe { &*busy.0.segment.get() }.as_ref()?;
-    // It goes before the channel does.
-    let Some(taken) = segment.take() else {
-        lose(epoch);
-        return None;
-    };
-    put(segment);
     let there = || {
         signals::let_through();
         is_there(epoch)
     };
+    // It goes before the channel does.
+    let Some(taken) = segment.take(there) else {
+        lose(epoch);
+        return None;
+    };
+    put(segment);
     let Some(answer) = taken.ask(&command, SPINS.load(Relaxed), there) else {
         lose(epoch);
         return None;

@@ -2,7 +2,7 @@
 
 use super::Report;
 
-/// Whichever is met first ends it, behind the point at hand.
+/// The first that is met ends it, behind the point at hand.
 #[derive(Clone, Copy)]
 pub struct Bounds<'a> {
     over: &'a dyn Fn() -> bool,

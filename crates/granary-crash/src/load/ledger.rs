@@ -6,7 +6,7 @@
 //!   small files, made and removed at once: who is next takes what was given away
 //! ```
 //!
-//! What a log, a journal or a table gives away is written by another before long. A file has over a hundred pieces that
+//! Another file soon writes to the pages that a log, a journal or a table gives away. A file has over a hundred pieces that
 //! cannot be joined, so tables of extents get deep, and buckets of one hash full.
 
 use super::torture::expected;

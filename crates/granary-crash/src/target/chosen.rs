@@ -14,7 +14,7 @@ use granary_mssd::{CACHE, DriveCase, DriveEntry, LOG, Mode, Promise};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What serves bytes.
+/// The devices that serve bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum On {
     /// The byte window of an SSD.

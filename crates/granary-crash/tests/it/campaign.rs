@@ -55,8 +55,7 @@ fn the_first_turns_go_over_all_file_systems_and_all_loads_and_then_over_all_pair
     assert!(all.iter().all(|tally| tally.runs == 1), "{all:?}");
 }
 
-/// What a campaign does beside power failures in runs: in mkfs, on damaged media, in loads behind recoveries, and file systems are
-/// filled and emptied.
+/// A campaign also cuts mkfs, damages media, goes on behind recoveries, and fills and empties file systems.
 #[test]
 fn a_campaign_does_all_that_it_says() {
     let campaign = Campaign { effort: Effort::default(), nested: 3, ..campaign(900) };

@@ -3,9 +3,8 @@
 use granary_crash::{Campaign, Clients, Effort, Load, Tally, Target};
 use granary_device::Devices;
 use granary_fs::{FileSystem, FsError};
-use granary_sim::HostCosts;
 use granary_sim::rng::Stream;
-use granary_vfs::{Posix, VfsConfig};
+use granary_vfs::Posix;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,32 +18,13 @@ struct Asking {
 }
 
 impl Target for Asking {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn devices(&self, seed: u64) -> Devices {
-        self.inner.devices(seed)
-    }
-    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
-        self.inner.mkfs(devices)
-    }
+    granary_crash::forward_target!(inner: name, mkfs, renames_are_whole, times_are_durable, vfs, costs, devices);
+
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
         if self.mounts.fetch_add(1, Relaxed) + 1 == self.at {
             self.flag.store(true, Relaxed);
         }
         self.inner.mount(devices)
-    }
-    fn renames_are_whole(&self) -> bool {
-        self.inner.renames_are_whole()
-    }
-    fn times_are_durable(&self) -> bool {
-        self.inner.times_are_durable()
-    }
-    fn vfs(&self) -> VfsConfig {
-        self.inner.vfs()
-    }
-    fn costs(&self) -> HostCosts {
-        self.inner.costs()
     }
 }
 

@@ -3,9 +3,7 @@
 use granary_crash::{Effort, Explorer, Failure, Target, longest_life};
 use granary_device::{Devices, Role, Structure};
 use granary_fs::{FileSystem, FsError};
-use granary_sim::HostCosts;
 use granary_units::{Lpa, Page};
-use granary_vfs::VfsConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -36,12 +34,10 @@ impl Endless {
 }
 
 impl Target for Endless {
+    granary_crash::forward_target!(honest: devices, vfs, costs);
+
     fn name(&self) -> &str {
         self.name
-    }
-
-    fn devices(&self, seed: u64) -> Devices {
-        self.honest.devices(seed)
     }
 
     fn renames_are_whole(&self) -> bool {
@@ -70,14 +66,6 @@ impl Target for Endless {
             }
         }
         self.honest.mount(devices)
-    }
-
-    fn vfs(&self) -> VfsConfig {
-        self.honest.vfs()
-    }
-
-    fn costs(&self) -> HostCosts {
-        self.honest.costs()
     }
 }
 

@@ -5,9 +5,7 @@ use crate::liar::{Liar, Lie};
 use granary_crash::{Clients, Explorer, Load, Path, Target};
 use granary_device::Devices;
 use granary_fs::{FileSystem, FsError};
-use granary_sim::HostCosts;
 use granary_sim::rng::Stream;
-use granary_vfs::VfsConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -77,36 +75,18 @@ struct Lying {
 }
 
 impl Target for Lying {
+    granary_crash::forward_target!(honest: devices, renames_are_whole, mkfs, vfs, costs);
+
     fn name(&self) -> &str {
         "lying"
-    }
-
-    fn devices(&self, seed: u64) -> Devices {
-        self.honest.devices(seed)
-    }
-
-    fn renames_are_whole(&self) -> bool {
-        self.honest.renames_are_whole()
     }
 
     fn times_are_durable(&self) -> bool {
         false
     }
 
-    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
-        self.honest.mkfs(devices)
-    }
-
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
         Ok(Arc::new(Liar { inner: self.honest.mount(devices)?, lie: self.lie }))
-    }
-
-    fn vfs(&self) -> VfsConfig {
-        self.honest.vfs()
-    }
-
-    fn costs(&self) -> HostCosts {
-        self.honest.costs()
     }
 }
 

@@ -2,10 +2,7 @@
 
 use crate::planted::{Bug, Planted};
 use granary_crash::{Effort, Explorer, Failure, Target};
-use granary_device::{Devices, Structure};
-use granary_fs::{FileSystem, FsError, Repaired};
-use granary_sim::HostCosts;
-use granary_vfs::VfsConfig;
+use granary_device::Structure;
 use std::sync::Arc;
 
 fn explorer(target: impl Target + 'static, load: &str) -> Explorer {
@@ -64,35 +61,10 @@ fn a_power_failure_in_mkfs_is_told_with_its_command_and_what_is_lost() {
 struct Boasting(Arc<dyn Target>);
 
 impl Target for Boasting {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-    fn devices(&self, seed: u64) -> Devices {
-        self.0.devices(seed)
-    }
-    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
-        self.0.mkfs(devices)
-    }
-    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
-        self.0.mount(devices)
-    }
-    fn repair(&self, devices: &Devices) -> Option<Result<Repaired, FsError>> {
-        self.0.repair(devices)
-    }
+    granary_crash::forward_target!(0: name, mkfs, mount, renames_are_whole, times_are_durable, vfs, costs, devices, repair);
+
     fn checks(&self, _: Structure) -> bool {
         true
-    }
-    fn renames_are_whole(&self) -> bool {
-        self.0.renames_are_whole()
-    }
-    fn times_are_durable(&self) -> bool {
-        self.0.times_are_durable()
-    }
-    fn vfs(&self) -> VfsConfig {
-        self.0.vfs()
-    }
-    fn costs(&self) -> HostCosts {
-        self.0.costs()
     }
 }
 

@@ -2,10 +2,7 @@
 
 use granary_crash::{Effort, Explorer, Target, Torture};
 use granary_device::{Command, Devices, Drive, DriveError};
-use granary_fs::{FileSystem, FsError};
-use granary_sim::HostCosts;
 use granary_units::Nanos;
-use granary_vfs::VfsConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -49,29 +46,10 @@ impl Drive for Counted {
 struct Counting(Arc<dyn Target>, Arc<Copies>);
 
 impl Target for Counting {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
+    granary_crash::forward_target!(0: name, mkfs, mount, renames_are_whole, times_are_durable, vfs, costs);
+
     fn devices(&self, seed: u64) -> Devices {
         self.0.devices(seed).map(|_, inner| Arc::new(Counted::new(inner, &self.1)))
-    }
-    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
-        self.0.mkfs(devices)
-    }
-    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
-        self.0.mount(devices)
-    }
-    fn renames_are_whole(&self) -> bool {
-        self.0.renames_are_whole()
-    }
-    fn times_are_durable(&self) -> bool {
-        self.0.times_are_durable()
-    }
-    fn vfs(&self) -> VfsConfig {
-        self.0.vfs()
-    }
-    fn costs(&self) -> HostCosts {
-        self.0.costs()
     }
 }
 

@@ -6,9 +6,7 @@ use granary_device::vendor::pebble::{Remap, RemapKeep};
 use granary_device::vendor::transactions::Commit;
 use granary_device::{Command, Devices, Drive, DriveError, DriveInfo, Streamed, Structure, stream_by_store};
 use granary_fs::{FileSystem, FsError};
-use granary_sim::HostCosts;
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
-use granary_vfs::VfsConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -52,14 +50,10 @@ impl Planted {
 }
 
 impl Target for Planted {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    granary_crash::forward_target!(inner: name, mkfs, renames_are_whole, times_are_durable, vfs, costs);
+
     fn devices(&self, seed: u64) -> Devices {
         self.around(self.inner.devices(seed))
-    }
-    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
-        self.inner.mkfs(devices)
     }
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
         let inner = self.inner.mount(devices)?;
@@ -67,18 +61,6 @@ impl Target for Planted {
             Bug::In(lie) => Arc::new(Liar { inner, lie }),
             _ => inner,
         })
-    }
-    fn renames_are_whole(&self) -> bool {
-        self.inner.renames_are_whole()
-    }
-    fn times_are_durable(&self) -> bool {
-        self.inner.times_are_durable()
-    }
-    fn vfs(&self) -> VfsConfig {
-        self.inner.vfs()
-    }
-    fn costs(&self) -> HostCosts {
-        self.inner.costs()
     }
 }
 

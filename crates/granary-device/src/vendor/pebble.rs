@@ -18,7 +18,7 @@ pub const NAMELESS: &[&str] = COMMANDS.split_at(4).0;
 /// The command that gives pages second names.
 pub const REMAP_KEEP: &str = COMMANDS[4];
 
-/// What the drive says of its tables.
+/// Facts about the drive's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Second names of pages that there is room for; 0: it has no [`REMAP_KEEP`].

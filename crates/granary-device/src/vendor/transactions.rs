@@ -8,7 +8,7 @@ use granary_units::TxId;
 /// The names of the commands.
 pub const COMMANDS: &[&str] = &["COMMIT", "RECOVER"];
 
-/// What the drive says of its write log.
+/// Facts about the drive's write log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Bytes of a half of the log, which is what uncommitted transactions may take; 0: not known, or no log.

@@ -86,7 +86,7 @@ fn log_cleaning_has_blocks_of_its_own_if_it_is_told_to() {
     }
 }
 
-/// What is overwritten again and again lies apart from what is written once, so gc copies less. A policy of a drive's own is asked
+/// Pages that are overwritten again and again lie apart from those written once, so gc copies less. A policy of a drive's own is asked
 /// in the same place.
 #[test]
 fn updates_have_blocks_of_their_own_if_they_are_told_to() {

@@ -32,12 +32,12 @@ pub struct Rename<'a> {
 }
 
 impl<'a> Rename<'a> {
-    /// What goes back to the old name, where two names are exchanged.
+    /// The inode that gets the old name, where two names are exchanged.
     pub fn exchanged(&self) -> Option<&'a Inode> {
         self.target.filter(|_| self.exchange)
     }
 
-    /// What loses the new name, where something is replaced.
+    /// The inode that loses the new name, where one is replaced.
     pub fn replaced(&self) -> Option<&'a Inode> {
         self.target.filter(|_| !self.exchange)
     }

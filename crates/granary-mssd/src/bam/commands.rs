@@ -11,9 +11,9 @@
 //!
 //! An overlapping REMAP goes through its pages from the end at which none is overwritten before it has been moved.
 //!
-//! In flight ([`super::pending`]): a page of FS_WRITE lands with its entry or not at all; REMAP lands whole or not at all (the
-//! firmware notes the command in its persistent memory before it changes the first entry, and carries out at power-up what
-//! it finds noted there). What changes the file tables lands in order of submission.
+//! In flight ([`super::pending`]): a page of FS_WRITE lands with its entry or not at all. REMAP lands whole or not at all: the
+//! firmware notes the command in its persistent memory before it changes the first entry. At power-up it carries out
+//! a command that it finds there. Changes of the file tables land in order of submission.
 //!
 //! Source: PebbleSSD Table 1, sections 4.2 and 5.2.
 

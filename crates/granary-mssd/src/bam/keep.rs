@@ -5,11 +5,11 @@
 //!   BAM_NAMES    fetch | processor: command + an entry for each name | names over the link as pages, 8 B each | completion
 //!
 //!   read   ── newest ──> the page under its newest name
-//!   write  ── release ──> an older name ends | the newest name's page goes to the name before it
+//!   write  ── release ──> an older name ends; the newest name's page goes to the name before it
 //!   store of a part ── part ──> the same, after the page has been copied: it has a page of its own then
 //! ```
 //!
-//! Like REMAP, REMAP keep is carried out one at a time. What it changes is kept together until all of it is done, so an
+//! Like REMAP, REMAP keep is carried out one at a time. Its changes are kept together until all are done, so an
 //! image has all of it or nothing; in flight it lands whole or not at all ([`super::pending`]).
 //!
 //! Only beside a page cache: the lines of a write log belong to one name.

@@ -131,7 +131,7 @@ impl Controller {
         Ok(done)
     }
 
-    /// What a companion changed belongs to what the flash changed just now: whoever hands over the one hands over both.
+    /// A companion's changes belong to those of the flash just now: they are handed over together.
     #[inline]
     pub fn save(&mut self, own: &mut dyn Companion) {
         if let Some(image) = self.backend.image() {
@@ -161,7 +161,7 @@ impl Controller {
         if self.in_flight.is_empty() {
             return;
         }
-        // What happens to one name of a page says which name is the newest and what the companion knows of it: in their order.
+        // Effects on one name of a page decide which name is the newest, and what the companion knows of it: in their order.
         let sharing = |own: &Beside<'_>| own.as_ref().map_or_else(Vec::new, |own| own.sharing(lpa));
         let mut names = sharing(&own);
         if self.in_flight.is_own(lpa) || names.iter().any(|&name| self.in_flight.is_own(name)) {

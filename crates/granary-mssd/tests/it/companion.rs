@@ -155,3 +155,13 @@ fn a_command_of_a_companion_is_torn_only_before_its_answer_and_as_a_whole() {
         assert!(early[0] > 3 && early[1] > 3, "{mode:?}: lost and kept {early:?}");
     }
 }
+
+#[test]
+fn a_companion_that_is_asked_for_in_vain_is_refused() {
+    let config = DriveConfig::tiny(Mode::Cache).with_bam();
+    let made = |beside: &'static [CompanionEntry]| DriveEntry { beside, ..CACHE }.make(&config).map(drop);
+    assert!(made(granary_mssd::BESIDE).is_ok());
+    let refused = |beside| made(beside).expect_err("refused").to_string();
+    assert!(refused(&[]).contains("firmware.bam cannot stand beside the firmware 'cache'"));
+    assert!(refused(&[STAMPS, granary_mssd::BAM]).contains("one companion, not stamps and bam"));
+}

@@ -97,7 +97,7 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What is wrong with the loads themselves: no file system has failed there.
+/// Faults of the loads themselves: no file system has failed there.
 fn loads_at_fault(tallies: &mut [Tally]) -> Vec<String> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for tally in tallies {

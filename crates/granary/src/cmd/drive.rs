@@ -63,7 +63,7 @@ fn list() {
     );
 }
 
-/// What can stand beside which of them.
+/// The companions that can stand beside each of them.
 fn beside() {
     let mut table = table(["beside it", "firmwares", "commands", "asked for by", "what it is"]);
     let all = DRIVES.iter().flat_map(|entry| entry.beside);

@@ -187,7 +187,7 @@ fn a_load_that_goes_wrong_by_itself_is_no_failure_of_a_file_system() {
     assert!(!out.contains("once more"), "{out}");
 }
 
-/// What a worker takes fits into what it was said to take.
+/// A worker takes no more than its estimate.
 #[test]
 fn as_many_work_at_a_time_as_there_is_memory_for() {
     let limit: u64 = 400 << 20;

@@ -90,7 +90,7 @@ fn what_does_not_fit_together_is_told_to_come_one_by_one() {
     let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
     let ext4 = registry::find("ext4").expect("registered");
     let run_alone = testbed.memory_for(ext4).expect("it has an SSD").reserved;
-    // What the allocator takes beyond, and the program.
+    // With the rest that the allocator takes, and the program.
     let limit = format!("{}KiB", (run_alone >> 10) + (64 << 10));
     let out = granary().args(run).env("GRANARY_MEMORY", limit).assert().code(2).get_output().clone();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();

@@ -1,6 +1,6 @@
 //! `granary mount`, `umount` and `stat` as a person uses them.
 
-use crate::common::{Place, signal};
+use crate::common::{Place, signal, umount8};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -198,8 +198,7 @@ fn every_command_waits_for_an_image_that_is_being_closed() {
         let bytes: Vec<u8> =
             (0..20 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         fs::write(place.path("mnt/f"), bytes).expect("written");
-        let gone = std::process::Command::new("umount").arg(place.path("mnt")).status();
-        assert!(gone.expect("umount(8)").success());
+        umount8(place.path("mnt"));
         place.runs(next, 0);
         let _ = fs::remove_file(place.path("out"));
     }
@@ -633,8 +632,7 @@ fn an_image_is_unmounted_by_its_name_and_mounted_again_at_once() {
         assert!(!std::path::Path::new(&source).exists(), "umount(8) would take it for a directory");
         fs::write(place.path("mnt/f"), vec![round; 4 << 20]).expect("written");
         if rustix::process::geteuid().is_root() {
-            let done = std::process::Command::new("umount").arg(&source).status();
-            assert!(done.expect("runs").success(), "round {round}");
+            umount8(&source);
         } else {
             place.runs(&["umount", "img"], 0);
         }

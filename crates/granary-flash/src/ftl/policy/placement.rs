@@ -17,7 +17,7 @@ pub trait Placement: Debug + Send + Sync {
     fn is_apart(&self, cause: Cause, overwrites: bool) -> bool;
 }
 
-/// What comes out of the firmware's log is apart from what the host writes.
+/// Data out of the firmware's log is apart from the host's writes.
 #[derive(Clone, Copy, Debug)]
 pub struct LogApart;
 
@@ -28,8 +28,8 @@ impl Placement for LogApart {
 }
 
 /// Updates are apart from what is written for the first time: data that was overwritten once will be again. Chiang, Lee and Chang,
-/// "Using data clustering to improve cleaning performance for flash memory", Software: Practice and Experience 29 (1999), section 3,
-/// with two regions.
+/// "Using data clustering to improve cleaning performance for flash memory", Software: Practice and Experience 29(3), 1999,
+/// here with two regions.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdatesApart;
 

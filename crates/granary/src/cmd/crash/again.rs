@@ -72,7 +72,7 @@ pub(super) fn again(
         keep::keep(&mut explorer, &**target, &failure, path).map_err(|why| {
             match code == ExitCode::SUCCESS {
                 true => why,
-                // What was found is the news.
+                // The failure that was found matters more.
                 false => Failure::found(why.to_string()),
             }
         })?;

@@ -23,7 +23,7 @@ pub(super) struct Known {
     pub(super) failing: usize,
 }
 
-/// What became of a line.
+/// The result of trying a line.
 enum Now {
     Passes,
     Fails(String),

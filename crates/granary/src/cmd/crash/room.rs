@@ -18,18 +18,18 @@ const ARENA: u64 = 64 << 20;
 /// The devices that the runs of a pair begin with (measured: 0.4 MiB).
 const PAIR: u64 = 512 << 10;
 
-/// What there is memory for.
+/// The work that there is memory for.
 pub(super) struct Room {
     /// Workers.
     pub(super) jobs: u64,
     /// Pairs of file system and load that keep the devices their runs begin with.
     pub(super) kept: usize,
-    /// What these workers take.
+    /// The memory that these workers take.
     workers: Need,
 }
 
 impl Room {
-    /// What was estimated, and what this process had at its peak, bytes.
+    /// The estimate, and the peak of this process, bytes.
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "workers": self.jobs, "estimated": self.workers.peak().0, "peak": peak().map(|Bytes(peak)| peak),
@@ -44,8 +44,8 @@ fn devices(target: &Arc<dyn Target>) -> Need {
     ssd.and(nvm.as_ref().map(Need::of_nvm).unwrap_or_default())
 }
 
-/// The images of a run of a load and the promises in them, MiB. Measured on all kinds of file systems, with a
-/// third more.
+/// The images of a run of a load and the promises in them, MiB: about a third more than the peaks of
+/// runs of some seconds (`memory.peak` of `granary crash --fs FS --load LOAD --time 10 --jobs 1 --json`).
 fn images(target: &dyn Target, load: &dyn Load, mode: Mode) -> u64 {
     let mib = match load.name() {
         // It rewrites all that there is between any two images, and these share what is unchanged alone.

@@ -68,6 +68,23 @@ impl Place {
     }
 }
 
+/// Unmounts by umount(8). A child that another test has just forked has our files open until it executes its program: then the
+/// mount is busy for a moment.
+#[allow(clippy::disallowed_methods)] // other processes live on the wall clock
+pub fn umount8(what: impl AsRef<std::ffi::OsStr>) {
+    let what = what.as_ref();
+    for _ in 0..200 {
+        let out = std::process::Command::new("umount").arg(what).env("LC_ALL", "C").output().expect("runs");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        if out.status.success() {
+            return;
+        }
+        assert!(said.contains("busy"), "umount {}: {said}", what.display());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} is busy for two seconds", what.display());
+}
+
 /// Sends a signal (`-9`) to a process.
 pub fn signal(pid: &str, name: &str) {
     assert!(std::process::Command::new("kill").args([name, pid]).status().expect("kill").success());
