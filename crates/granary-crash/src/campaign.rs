@@ -152,8 +152,7 @@ impl Campaign {
         progress: &(dyn Fn(u64, usize) + Sync),
     ) -> Vec<Tally> {
         let pairs = targets.iter().enumerate().flat_map(|(first, target)| {
-            let fits = |load: &&Arc<dyn Load>| target.grows() || !load.leaves_room();
-            let fitting: Vec<_> = loads.iter().filter(fits).collect();
+            let fitting: Vec<_> = loads.iter().filter(|load| target.serves(&***load)).collect();
             let many = fitting.len();
             // The first turns go along a diagonal of file systems and loads.
             let turn = move |n: usize| (n + many - first % many) % many;

@@ -43,6 +43,7 @@ mod place;
 mod probe;
 mod report;
 mod run;
+mod snapshots;
 mod survival;
 mod tell;
 

@@ -21,6 +21,7 @@ mod near_full;
 mod private;
 mod programs;
 mod resize;
+mod snapshots;
 mod sparse;
 mod torture;
 mod unnamed;
@@ -42,6 +43,7 @@ pub use near_full::NearFull;
 pub use private::Private;
 pub use programs::{Every, Programs};
 pub use resize::Resize;
+pub use snapshots::Snapshots;
 pub use sparse::Sparse;
 pub use torture::Torture;
 pub use unnamed::Unnamed;
@@ -121,6 +123,11 @@ pub trait Load: Send + Sync {
 
     /// Whether the file system is made on a part of the drive, so that it can grow ([`crate::Target::grows`]).
     fn leaves_room(&self) -> bool {
+        false
+    }
+
+    /// Whether snapshots are taken in its rounds ([`crate::Target::keeps_snapshots`]).
+    fn takes_snapshots(&self) -> bool {
         false
     }
 
@@ -208,6 +215,7 @@ pub const LOADS: &[&str] = &[
     "crowd",
     "near-full",
     "grow",
+    "snapshots",
     "programs-2",
     "programs-3",
     "varmail",
@@ -241,6 +249,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Load>, String> {
         "full" => Arc::new(Full::default()),
         "crowd" => Arc::new(Crowd::default()),
         "grow" => Arc::new(Grow::default()),
+        "snapshots" => Arc::new(Snapshots::default()),
         "programs-2" => Arc::new(Programs::TWO),
         "programs-3" => Arc::new(Programs::THREE),
         "every-1" => Arc::new(Every::ONE),

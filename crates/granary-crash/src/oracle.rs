@@ -45,6 +45,7 @@ mod doubt;
 mod exercise;
 mod model;
 mod names;
+mod picture;
 mod register;
 mod segments;
 mod stamp;
@@ -57,6 +58,7 @@ pub(crate) use doubt::Shows;
 pub use exercise::exercise;
 pub(crate) use model::{Fate, Model, NodeId};
 pub(crate) use names::{NameChange, Place};
+pub(crate) use picture::Picture;
 pub(crate) use stamp::StampId;
 pub(crate) use story::Story;
 pub use verify::Verdict;
@@ -161,6 +163,16 @@ impl Promises {
     /// From now on, what the verdict found is certain.
     pub fn go_on_from(&self, verdict: Verdict) {
         *self.0.lock() = Arc::new(verdict.recovered);
+    }
+
+    /// A snapshot was taken, which shows this.
+    pub(crate) fn keep_snapshot(&self, number: u64, picture: Picture) {
+        self.with(|m| m.snapshots.push((number, Arc::new(picture))));
+    }
+
+    /// The snapshots so far.
+    pub(crate) fn snapshots(&self) -> Vec<(u64, Arc<Picture>)> {
+        self.0.lock().snapshots.clone()
     }
 
     /// Everything that the load has done so far is durable: after a clean unmount.

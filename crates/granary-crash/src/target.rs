@@ -15,11 +15,12 @@ pub use forward::parts;
 pub use lying::without_flushes;
 pub use on_image::OnImage;
 
+use crate::load::Load;
 use chosen::{On, usual_drive};
 use granary_device::{Devices, Drive, Need, Role, Structure};
 use granary_flash::Geometry;
 use granary_fs::entry::{CrashCase, Mount};
-use granary_fs::{FileSystem, FsEntry, FsError, Repaired};
+use granary_fs::{CheckpointCall, FileSystem, FsEntry, FsError, Repaired};
 use granary_mssd::{DriveCase, DriveConfig, DriveEntry, Mode, Promise};
 use granary_pmem::{Dimm, DimmConfig, Domain};
 use granary_sim::HostCosts;
@@ -66,6 +67,32 @@ pub trait Target: Send + Sync {
     /// Whether it grows when its drive has become larger.
     fn grows(&self) -> bool {
         false
+    }
+
+    /// Whether it keeps snapshots.
+    fn keeps_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Takes a snapshot of the file system while it is not mounted, and says its number.
+    ///
+    /// # Errors
+    /// The file system's; `NotSupported` where it keeps none. So it is below.
+    fn snapshot(&self, _devices: &Devices) -> Result<u64, FsError> {
+        Err(FsError::NotSupported)
+    }
+
+    /// Mounts a snapshot, to be read.
+    ///
+    /// # Errors
+    /// See above.
+    fn mount_snapshot(&self, _devices: &Devices, _number: u64) -> Result<Arc<dyn FileSystem>, FsError> {
+        Err(FsError::NotSupported)
+    }
+
+    /// Whether a load can run on it.
+    fn serves(&self, load: &dyn Load) -> bool {
+        (self.grows() || !load.leaves_room()) && (self.keeps_snapshots() || !load.takes_snapshots())
     }
 
     /// Mends damaged media as far as it can; `None`: it has no repair.
@@ -268,13 +295,25 @@ impl Target for Case {
         self.fs.make(devices, &|fs| Ok(Box::new(table(self.case_of(fs).mkfs)?)))
     }
 
+    fn keeps_snapshots(&self) -> bool {
+        self.fs.checkpoints.is_some()
+    }
+
+    fn snapshot(&self, devices: &Devices) -> Result<u64, FsError> {
+        let ask = self.fs.checkpoints.ok_or(FsError::NotSupported)?;
+        let call = CheckpointCall::Make { snapshot: true };
+        ask(devices, &self.how(&self.options(self.fs)?, false), call)?.made.ok_or(FsError::NotSupported)
+    }
+
+    fn mount_snapshot(&self, devices: &Devices, number: u64) -> Result<Arc<dyn FileSystem>, FsError> {
+        let mut own = self.options(self.fs)?;
+        // As `granary mount --read-only --set fs.NAME.cp=NUMBER` has it.
+        own.insert("cp".into(), toml::Value::Integer(number as i64));
+        self.brought_up(devices, &own, true)
+    }
+
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
-        let (own, metadata_cache) = (self.options(self.fs)?, self.case.metadata_cache);
-        let how = Mount { options: &own, metadata_cache, read_only: false, lower: None, inside: None };
-        granary_vfs::bring_up(self.fs, devices, &how, &|fs| {
-            let metadata_cache = self.case_of(fs).metadata_cache;
-            Ok(Layer { options: Box::new(self.options(fs)?), metadata_cache, vfs: small_vfs() })
-        })
+        self.brought_up(devices, &self.options(self.fs)?, false)
     }
 
     fn vfs(&self) -> VfsConfig {
@@ -283,6 +322,26 @@ impl Target for Case {
 
     fn costs(&self) -> HostCosts {
         some_costs()
+    }
+}
+
+impl Case {
+    fn how<'a>(&self, options: &'a toml::Table, read_only: bool) -> Mount<'a> {
+        let metadata_cache = self.case.metadata_cache;
+        Mount { options, metadata_cache, read_only, lower: None, inside: None }
+    }
+
+    fn brought_up(
+        &self,
+        devices: &Devices,
+        own: &toml::Table,
+        read_only: bool,
+    ) -> Result<Arc<dyn FileSystem>, FsError> {
+        let how = self.how(own, read_only);
+        granary_vfs::bring_up(self.fs, devices, &how, &|fs| {
+            let metadata_cache = self.case_of(fs).metadata_cache;
+            Ok(Layer { options: Box::new(self.options(fs)?), metadata_cache, vfs: small_vfs() })
+        })
     }
 }
 

@@ -118,7 +118,11 @@ impl Explorer {
         let whole = Tape::default();
         self.attempt(seed, n, Some(&whole), Some(calls.failing()));
         let tape = Tape::playing(&Arc::new(whole.take()), Calls::clone(calls));
-        self.attempt(seed, n, Some(&tape), Some(calls.failing()))
+        let tried = self.attempt(seed, n, Some(&tape), Some(calls.failing()));
+        match tape.not_begun() {
+            Some(what) => Tried::ended(Err(self.failure(seed, NO_PLACE.into(), vec![what]))),
+            None => tried,
+        }
     }
 
     /// The `n`-th try of a run of this load, which is as long as it is with the code of today.

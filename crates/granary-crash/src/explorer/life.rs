@@ -260,10 +260,14 @@ impl Life {
         if powered_off {
             self.check(&fs, "after recovery")?;
         }
-        let vfs = self.attach(fs)?;
+        let takes_snapshots = self.load.takes_snapshots();
+        let mut vfs = self.attach(fs)?;
         if powered_off {
             enter(Stage::Verify);
             self.verify(&vfs, promises, told)?;
+            if takes_snapshots {
+                vfs = self.look_at_snapshots(vfs, devices, promises)?;
+            }
             if brief {
                 return self.look_beyond(&vfs, promises);
             }
@@ -274,8 +278,10 @@ impl Life {
         self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
         self.tape.iter().for_each(|tape| tape.counts(faults));
-        let clients = Clients::new(Arc::clone(&vfs), promises.clone());
-        let clients = clients.with_room(devices).on_tape(self.tape.clone()).until(&self.until);
+        let clients = |vfs: &Arc<Vfs>| {
+            let clients = Clients::new(Arc::clone(vfs), promises.clone());
+            clients.with_room(devices).on_tape(self.tape.clone()).until(&self.until)
+        };
         if let Some(one_in) = self.mission.errors {
             let random = Stream::new(self.mission.seed, "errors of writes");
             faults.fail_writes(Some(WriteErrors { one_in, random }));
@@ -283,13 +289,18 @@ impl Life {
         let load = self.load.of_run(self.root_seed).unwrap_or_else(|| Arc::clone(&self.load));
         for round in round..round + self.mission.rounds {
             let mut random = Stream::new(self.root_seed.wrapping_add(round as u64), self.load.name());
-            let done = load.run(&clients, round, &mut random);
+            if takes_snapshots && self.mission.errors.is_none() {
+                let first = load.run(&clients(&vfs), 2 * round, &mut random);
+                first.map_err(|e| vec![e])?;
+                vfs = self.take_snapshot(vfs, devices, promises)?;
+            }
+            let round = if takes_snapshots { 2 * round + 1 } else { round };
+            let done = load.run(&clients(&vfs), round, &mut random);
             if self.mission.errors.is_some() && done.is_err() {
                 break;
             }
             done.map_err(|e| vec![e])?;
         }
-        drop(clients);
         told.lock().load_end = (now(), faults.commands());
         if in_load.is_some() || in_recovery.is_some() || self.mission.errors.is_some() {
             enter(Stage::Idle);
@@ -321,15 +332,16 @@ impl Life {
             }
             told.lock().seen.exercised += 1;
         }
+        let vfs = if takes_snapshots { self.look_at_snapshots(vfs, devices, promises)? } else { vfs };
         vfs.unmount().map_err(|e| vec![format!("second unmount: {e}")])?;
         devices.check()
     }
 
-    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, Vec<String>> {
+    pub(super) fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, Vec<String>> {
         self.target.mount(devices).map_err(|e| vec![format!("mount: {e}")])
     }
 
-    fn attach(&self, fs: Arc<dyn FileSystem>) -> Result<Arc<Vfs>, Vec<String>> {
+    pub(super) fn attach(&self, fs: Arc<dyn FileSystem>) -> Result<Arc<Vfs>, Vec<String>> {
         Vfs::mount(fs, self.target.vfs()).map_err(|e| vec![format!("vfs mount: {e}")])
     }
 

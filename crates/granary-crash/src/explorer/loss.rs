@@ -47,6 +47,13 @@ impl Loss {
         Loss(Forced { others_kept: true, by_name })
     }
 
+    /// Its things that the power failure did not meet.
+    pub(super) fn not_met(&self, fates: &[Fate]) -> Option<String> {
+        let is_met = |name: &&String| fates.iter().any(|fate| fate.name == **name);
+        let absent: Vec<&str> = self.0.by_name.keys().filter(|name| !is_met(name)).map(|s| &**s).collect();
+        (!absent.is_empty()).then(|| format!("the power failure cannot take '{}'", absent.join(",")))
+    }
+
     /// These alone are lost (`others_kept`), or these alone are kept.
     fn of(others_kept: bool, fates: &[&Fate]) -> Loss {
         // A fate that is the opposite of the others' needs no number.

@@ -129,6 +129,9 @@ impl Explorer {
         let Some(devices) = self.second(&image.devices) else { return Ok(()) };
         let loss = self.loss_of(0, 1, loss);
         let fates = lose_as(&devices, image.now, &place, survival(seed, &path), loss);
+        if let Some(what) = loss.and_then(|loss| loss.not_met(&fates)) {
+            return Err(self.failure(seed, NO_PLACE.into(), vec![what]));
+        }
         let mut promises = Machine::promises(&*self.target);
         if self.tells {
             promises = promises.with_story();

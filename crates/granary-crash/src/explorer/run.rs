@@ -197,6 +197,9 @@ impl Explorer {
         let first = path.0.first().map(|place| (place.phase, Wanted::one(place.at))).into_iter().collect();
         let tape = self.short.as_ref().map(Short::tape);
         let (outcome, images) = self.trunk(seed, first, 0, tape.as_ref(), &mut Report::default());
+        if let Some(what) = tape.filter(|_| self.kept.is_none()).and_then(|tape| tape.not_begun()) {
+            return Err(self.failure(seed, NO_PLACE.into(), vec![what]));
+        }
         if path.0.is_empty() {
             outcome
         } else {
@@ -230,9 +233,8 @@ impl Explorer {
         loss: Option<&Arc<Loss>>,
         before: &mut dyn FnMut(&Cut<'_>),
     ) -> Result<(), Failure> {
-        let missing = |done: &Path| {
-            self.failure(seed, NO_PLACE.into(), vec![format!("place '{path}': '{done}' is not reached")])
-        };
+        let gone = |what: String| self.failure(seed, NO_PLACE.into(), vec![what]);
+        let missing = |done: &Path| gone(format!("place '{path}': '{done}' is not reached"));
         let (mut done, mut round) = (Path::default(), self.rounds(seed) - 1);
         let mut later: Vec<Image>;
         let mut images = images;
@@ -243,6 +245,9 @@ impl Explorer {
             let devices = self.second(&image.devices).ok_or_else(|| missing(&done))?;
             let loss = self.loss_of(i, path.0.len(), loss);
             let fates = lose_as(&devices, image.now, place, survival(seed, &done), loss);
+            if let Some(what) = loss.and_then(|loss| loss.not_met(&fates)) {
+                return Err(gone(what));
+            }
             round += u32::from(image.ran);
             let machine = Machine::of(devices, image.promises.fork(), image.now);
             if self.tells {

@@ -12,6 +12,7 @@
 //! cannot follow it says so ([`Model::confused`]), which counts as a failure of the point.
 
 use super::content::Content;
+use super::picture::Picture;
 use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
 use super::story::Story;
@@ -147,6 +148,8 @@ pub(crate) struct Model {
     pub(super) whole_pages: bool,
     /// `None`: times are not followed.
     pub(super) clock: Option<Clock>,
+    /// Snapshots that were taken, and what each shows.
+    pub(super) snapshots: Vec<(u64, Arc<Picture>)>,
 }
 
 impl Model {
@@ -166,6 +169,7 @@ impl Model {
             loose_inodes: false,
             whole_pages: false,
             clock: None,
+            snapshots: Vec::new(),
             story: None,
         }
     }

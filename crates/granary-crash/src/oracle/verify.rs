@@ -87,6 +87,7 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     (out.durable_calls, out.loose_inodes) = (model.durable_calls, model.loose_inodes);
     out.whole_pages = model.whole_pages;
     out.story.clone_from(&model.story);
+    out.snapshots.clone_from(&model.snapshots);
     let mut walk = Walk {
         model,
         process,

@@ -41,6 +41,11 @@ impl Calls {
         self.calls.contains(&call)
     }
 
+    /// These calls, and those behind which commands fail.
+    pub(crate) fn named(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.calls.iter().copied().chain(self.failing.iter().filter_map(|nth| nth.after))
+    }
+
     /// Commands for metadata that fail.
     pub(crate) fn failing(&self) -> &BTreeSet<Nth> {
         &self.failing

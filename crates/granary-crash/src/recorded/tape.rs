@@ -14,7 +14,7 @@ use crate::faulty::Faults;
 use granary_fs::Result;
 use parking_lot::Mutex;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The answer to one call: a `Result` of what the call gives.
@@ -84,6 +84,15 @@ impl Tape {
     /// The calls that were made so far, in the order of their beginnings.
     pub(crate) fn begun(&self) -> Vec<Begun> {
         self.0.lock().begun.clone()
+    }
+
+    /// Calls that were to be made, and commands that were to fail behind calls, of which the run has none.
+    pub(crate) fn not_begun(&self) -> Option<String> {
+        let state = self.0.lock();
+        let (_, kept) = state.played.as_ref()?;
+        let begun: BTreeSet<CallId> = state.begun.iter().map(|begun| begun.call).collect();
+        let absent: Vec<CallId> = kept.named().filter(|call| !begun.contains(call)).collect();
+        (!absent.is_empty()).then(|| format!("the run has no call '{}'", Calls::from_iter(absent)))
     }
 
     /// Everything recorded; nothing is left.

@@ -56,6 +56,23 @@ macro_rules! forward_target_call {
             self.$inner.mount(devices)
         }
     };
+    ($inner:tt snapshot) => {
+        fn snapshot(
+            &self,
+            devices: &$crate::target::parts::Devices,
+        ) -> Result<u64, $crate::target::parts::FsError> {
+            self.$inner.snapshot(devices)
+        }
+    };
+    ($inner:tt mount_snapshot) => {
+        fn mount_snapshot(
+            &self,
+            devices: &$crate::target::parts::Devices,
+            number: u64,
+        ) -> Result<std::sync::Arc<dyn $crate::target::parts::FileSystem>, $crate::target::parts::FsError> {
+            self.$inner.mount_snapshot(devices, number)
+        }
+    };
     ($inner:tt checks) => {
         fn checks(&self, what: $crate::target::parts::Structure) -> bool {
             self.$inner.checks(what)

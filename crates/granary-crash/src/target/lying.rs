@@ -13,7 +13,7 @@ pub fn without_flushes(honest: Arc<dyn Target>) -> Arc<dyn Target> {
 struct Lying(Arc<dyn Target>);
 
 impl Target for Lying {
-    crate::forward_target!(0: name, renames_are_whole, times_are_durable, every_call_is_durable, inodes_may_change, checks, grows, repair, pages_are_whole, cuts_are_finished, configs, mkfs, mount, vfs, costs);
+    crate::forward_target!(0: name, renames_are_whole, times_are_durable, every_call_is_durable, inodes_may_change, checks, grows, keeps_snapshots, snapshot, mount_snapshot, repair, pages_are_whole, cuts_are_finished, configs, mkfs, mount, vfs, costs);
 
     fn devices(&self, seed: u64) -> Devices {
         self.0.devices(seed).map(|role, inner| match role {

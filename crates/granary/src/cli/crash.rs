@@ -101,7 +101,7 @@ pub struct CrashArgs {
     #[arg(long, value_name = "LOAD")]
     pub load: Vec<String>,
     /// List file systems and loads
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["fs", "load"])]
     pub list: bool,
     /// Crash points of each file system, shared by its loads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

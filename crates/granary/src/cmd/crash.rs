@@ -51,9 +51,9 @@ pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
     if let Some(replay) = &args.replay {
         return again::again(args, replay, &targets, &loads, &Stop::watch()?);
     }
-    if !targets.iter().any(|target| loads.iter().any(|load| target.grows() || !load.leaves_room())) {
+    if !targets.iter().any(|target| loads.iter().any(|load| target.serves(&**load))) {
         return Err(Failure::usage(
-            "none of these file systems grows: the load grow is for those that do, bytefs for one",
+            "none of these loads runs on these file systems: grow is for those that grow (bytefs), snapshots for those that keep some (nilfs2)",
         ));
     }
     let stop = Stop::watch()?;

@@ -27,6 +27,11 @@ pub(super) fn again(
             "--replay needs --fs and --load with one name each, as the report names them",
         ));
     };
+    if let Some(runs) = load.runs().filter(|runs| replay.seed >= *runs) {
+        let what =
+            format!("load {} has runs 0 to {}, there is no run {}", load.name(), runs - 1, replay.seed);
+        return Err(Failure::usage(what));
+    }
     let told = |failures: Vec<serde_json::Value>| {
         let (fs, load) = (target.name(), load.name());
         outln!("{}", serde_json::json!({ "fs": fs, "load": load, "replay": text, "failures": failures }));
