@@ -31,6 +31,7 @@ mod power;
 mod raced;
 mod recorded;
 mod run;
+mod snapshots;
 mod steps;
 mod tails;
 mod targets;
