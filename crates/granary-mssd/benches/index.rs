@@ -8,7 +8,7 @@ mod cpu_time;
 
 use cpu_time::CpuTime;
 use criterion::{BatchSize, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use granary_mssd::bench::{EntryRef, Index, Piece, TOGETHER, Versions};
+use granary_mssd::bench::{EntryRef, Index, LineVersions, Piece, TOGETHER};
 use granary_sim::rng::Stream;
 use granary_units::TxId;
 use rustc_hash::FxHashMap;
@@ -27,7 +27,7 @@ const FULL: u32 = 3_300_000;
 /// Everything is committed, entries are numbered by age.
 struct Committed;
 
-impl Versions for Committed {
+impl LineVersions for Committed {
     fn tx(&self, _: EntryRef) -> TxId {
         TxId::NONE
     }

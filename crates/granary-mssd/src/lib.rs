@@ -46,6 +46,6 @@ pub use saved::layout::Layout;
 #[doc(hidden)]
 pub mod bench {
     //! The log index on its own, for `benches/index.rs`. Not part of the interface.
-    pub use crate::firmware::log::index::{Index, TOGETHER, Versions};
+    pub use crate::firmware::log::index::{Index, LineVersions, TOGETHER};
     pub use crate::firmware::log::{EntryRef, Piece};
 }

@@ -3,7 +3,7 @@
 use super::life::Life;
 use crate::oracle::{Picture, Promises};
 use granary_device::Devices;
-use granary_fs::Cred;
+use granary_fs::{Cred, FsError};
 use granary_vfs::{Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Life {
     }
 
     fn picture(&self, devices: &Devices, number: u64) -> Result<Picture, Vec<String>> {
-        let wrong = |what: &str, e| vec![format!("snapshot {number}: {what}: {e}")];
+        let wrong = |what: &str, e: FsError| vec![format!("snapshot {number}: {what}: {e}")];
         let fs = self.target.mount_snapshot(devices, number).map_err(|e| wrong("mount", e))?;
         let config = VfsConfig { read_only: true, ..self.target.vfs() };
         let vfs = Vfs::mount(fs, config).map_err(|e| wrong("vfs mount", e))?;
@@ -56,7 +56,7 @@ impl Life {
         let picture = Picture::of(&mut process);
         process.exit();
         vfs.unmount().map_err(|e| wrong("unmount", e))?;
-        picture.map_err(|e| wrong("look", e))
+        picture.map_err(|what| vec![format!("snapshot {number}: {what}")])
     }
 }
 

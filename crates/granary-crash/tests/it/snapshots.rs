@@ -38,12 +38,10 @@ impl Target for Forgetful {
 
 #[test]
 fn a_snapshot_that_changes_is_told_of() {
-    let failure = Explorer::new(
-        Arc::new(Forgetful(nilfs2("nilfs2"))),
-        load_by_name("snapshots").expect("there"),
-    )
-    .err()
-    .expect("already without a power failure");
+    let failure =
+        Explorer::new(Arc::new(Forgetful(nilfs2("nilfs2"))), load_by_name("snapshots").expect("there"))
+            .err()
+            .expect("already without a power failure");
     assert!(failure.to_string().contains("snapshot 2 has changed: /"), "{failure}");
 }
 

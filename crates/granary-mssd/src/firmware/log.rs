@@ -51,7 +51,7 @@ use granary_flash::Cause;
 use granary_redo::redo::Redo;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
-use index::{Index, Versions};
+use index::{Index, LineVersions};
 use region::Region;
 use rustc_hash::FxHashMap;
 use std::any::Any;
@@ -104,7 +104,7 @@ struct View<'a> {
     txlog: &'a TxLog,
 }
 
-impl Versions for View<'_> {
+impl LineVersions for View<'_> {
     fn tx(&self, entry: EntryRef) -> TxId {
         self.regions[entry.region()].tx(entry.number())
     }
@@ -117,7 +117,7 @@ impl Versions for View<'_> {
 /// The log while everything in it has committed, so that nothing has to be looked up.
 struct Committed;
 
-impl Versions for Committed {
+impl LineVersions for Committed {
     fn tx(&self, _entry: EntryRef) -> TxId {
         TxId::NONE
     }

@@ -22,7 +22,7 @@
 
 mod cut;
 
-use super::index::Versions;
+use super::index::LineVersions;
 use super::lean::{self, LEAN, Lean};
 pub use cut::Scratch;
 use granary_units::prefetch;
@@ -358,7 +358,7 @@ impl Chunks {
         &mut self,
         head: u32,
         piece: Piece,
-        versions: &impl Versions,
+        versions: &impl LineVersions,
         scratch: &mut Scratch,
     ) -> (u32, i64) {
         if head == NIL {
@@ -387,7 +387,7 @@ impl Chunks {
         &mut self,
         head: u32,
         piece: Piece,
-        versions: &impl Versions,
+        versions: &impl LineVersions,
         scratch: &mut Scratch,
     ) -> (u32, i64) {
         let lean = self.lean(head);
@@ -440,7 +440,13 @@ impl Chunks {
     }
 
     /// A new version of exactly one current chunk, in place where that is simple: returns the change in lines.
-    fn replace(&mut self, head: u32, index: usize, piece: Piece, versions: &impl Versions) -> Option<i64> {
+    fn replace(
+        &mut self,
+        head: u32,
+        index: usize,
+        piece: Piece,
+        versions: &impl LineVersions,
+    ) -> Option<i64> {
         let at = head as usize + HEADER;
         let old = EntryRef(self.words[at + index]);
         let (older, class) = self.older(head);

@@ -21,7 +21,7 @@
 //! Source: ByteFS section 4.3, Algorithm 1.
 
 use super::chunks::EntryRef;
-use super::index::{Versions, needed};
+use super::index::{LineVersions, needed};
 use super::region::{MIGRATED, Region};
 use super::{Committed, Log, Piece, View};
 use crate::firmware::Cores;
@@ -57,7 +57,7 @@ pub(super) fn read_patiently(
 fn sort(
     all: &[Piece],
     active: usize,
-    versions: &impl Versions,
+    versions: &impl LineVersions,
     [merge, migrate, stay]: &mut [Vec<Piece>; 3],
 ) {
     needed(all, versions, |piece, need| {

@@ -29,7 +29,7 @@ const PARTITION: u32 = KEYS as u32;
 pub const TOGETHER: usize = 32;
 
 /// What the index asks about entries.
-pub trait Versions {
+pub trait LineVersions {
     /// The transaction that wrote the entry.
     fn tx(&self, entry: EntryRef) -> TxId;
     /// Whether that transaction counts as committed.
@@ -56,7 +56,7 @@ pub struct Index {
 }
 
 /// For each of `newest_first` the lines that may still be needed.
-pub fn needed(newest_first: &[Piece], versions: &impl Versions, mut each: impl FnMut(Piece, u64)) {
+pub fn needed(newest_first: &[Piece], versions: &impl LineVersions, mut each: impl FnMut(Piece, u64)) {
     let mut committed = 0u64;
     let mut running: Vec<(TxId, u64)> = Vec::new();
     for &piece in newest_first {
@@ -169,7 +169,7 @@ impl Index {
     }
 
     /// Adds the newest version of some lines; older versions that can no longer be needed leave the index.
-    pub fn insert(&mut self, lpa: u32, piece: Piece, versions: &impl Versions) {
+    pub fn insert(&mut self, lpa: u32, piece: Piece, versions: &impl LineVersions) {
         let (p, key) = split(lpa);
         let part = self.partitions[p]
             .get_or_insert_with(|| Partition { pages: Pages::new(), chunks: Chunks::new() });

@@ -1,7 +1,7 @@
 //! The index against a model that keeps every version of every line: what is newest, and what would be after recovery.
 
 use super::chunks::{EntryRef, Piece};
-use super::index::{Index, Versions};
+use super::index::{Index, LineVersions};
 use granary_units::TxId;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ struct World {
     committed: BTreeSet<TxId>,
 }
 
-impl Versions for World {
+impl LineVersions for World {
     fn tx(&self, entry: EntryRef) -> TxId {
         self.tx[entry.0 as usize]
     }

@@ -14,7 +14,7 @@
 //! Source: ByteFS sections 4.7 and 5.5 (0.9 s load, 2.7 s scan and flush).
 
 use super::chunks::{EntryRef, runs};
-use super::index::{Index, Versions};
+use super::index::{Index, LineVersions};
 use super::region::{LOST, MIGRATED, Region, Trailer};
 use super::{Log, Piece, View};
 use crate::firmware::buffer::Backend;

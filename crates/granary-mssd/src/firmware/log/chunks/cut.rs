@@ -10,7 +10,7 @@
 //! as words, into a record of the size that they need.
 
 use super::{Chunks, EntryRef, HEADER, Piece, lines_upto, piece_of, range_word};
-use crate::firmware::log::index::{Versions, needed};
+use crate::firmware::log::index::{LineVersions, needed};
 use crate::firmware::log::lean::{self, Lean};
 
 /// Working memory.
@@ -29,7 +29,7 @@ impl Chunks {
         &mut self,
         head: u32,
         piece: Piece,
-        versions: &impl Versions,
+        versions: &impl LineVersions,
         s: &mut Scratch,
     ) -> (u32, i64) {
         let (cover, starts, new) = (self.cover(head), self.starts(head), piece.mask());
