@@ -15,6 +15,10 @@ impl Load for SetBack {
         "set back"
     }
 
+    fn rounds(&self) -> u32 {
+        1
+    }
+
     fn run(&self, clients: &Clients, _round: u32, _random: &mut Stream) -> Result<(), String> {
         let mut posix = clients.client();
         let mut all = || -> granary_fs::Result<()> {
@@ -37,8 +41,8 @@ impl Load for SetBack {
 fn a_time_of_access_that_was_set_is_not_replaced_by_an_older_one() {
     for fs in ["nova@nvm", "pmfs@nvm"] {
         let target = crate::targets::by_name(fs).expect("a target");
-        let explorer = Explorer::new(target, Arc::new(SetBack)).expect("sound");
-        let effort = Effort { linear: true, draws: 8, ..Effort::default() };
+        let explorer = Explorer::new(target, Arc::new(SetBack)).expect("sound").deep(1);
+        let effort = Effort { linear: true, draws: 4, ..Effort::default() };
         let report = explorer.run(1, &effort);
         assert!(report.points > 100 && report.failures.is_empty(), "{fs}: {report}");
     }

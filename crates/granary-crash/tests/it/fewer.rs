@@ -25,7 +25,7 @@ fn a_power_failure_that_is_not_needed_is_left_out_of_a_path() {
         let looks = std::cell::Cell::new(0);
         let over = || {
             looks.set(looks.get() + 1);
-            looks.get() > 400
+            looks.get() > 60
         };
         let minimal = explorer.minimise(failure, &over).unwrap_or_else(|why| panic!("{why}: {failure}"));
         println!("{} comes down to {}", failure.path, minimal.failure.path);
