@@ -1,10 +1,11 @@
-//! Chores of the tree: `cargo xtask new-fs NAME`, `cargo xtask new-drive NAME`. Long checks go on to
+//! Chores of the tree: `cargo xtask new-fs NAME`, `cargo xtask new-drive NAME`, `cargo xtask guides`. Long checks go on to
 //! `granary-checks`, which cargo builds then: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask fuzz`.
 //!
 //! Exit codes: 0 done or nothing found, 1 a check found something, 2 usage or environment.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its lines are few and for a terminal")]
 
+mod guides;
 mod new;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +42,8 @@ enum Task {
     NewFs(new::Args),
     /// Makes and registers a crate to begin a firmware of one's own from
     NewDrive(new::Args),
+    /// Follows docs/ADDING.md and docs/ADDING_A_DRIVE.md word for word in a clone of this tree
+    Guides(guides::Args),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Task::Fuzz(handed) => checks("fuzz", &handed.args),
         Task::NewFs(args) => new::run(new::Kind::Fs, &args).map(|()| ExitCode::SUCCESS),
         Task::NewDrive(args) => new::run(new::Kind::Drive, &args).map(|()| ExitCode::SUCCESS),
+        Task::Guides(args) => guides::run(&args),
     };
     done.unwrap_or_else(|what| {
         eprintln!("error: {what}");
