@@ -1,4 +1,5 @@
-//! Chores of the tree: `cargo xtask new-fs NAME`, `cargo xtask new-drive NAME`, `cargo xtask guides`. Long checks go on to
+//! Chores of the tree: `cargo xtask new-fs NAME`, `cargo xtask new-drive NAME`, `cargo xtask guides`,
+//! `cargo xtask measures`. Long checks go on to
 //! `granary-checks`, which cargo builds then: `cargo xtask soak`, `cargo xtask plants`, `cargo xtask fuzz`.
 //!
 //! Exit codes: 0 done or nothing found, 1 a check found something, 2 usage or environment.
@@ -6,6 +7,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its lines are few and for a terminal")]
 
 mod guides;
+mod measures;
 mod new;
 
 use clap::{Parser, Subcommand};
@@ -44,6 +46,8 @@ enum Task {
     NewDrive(new::Args),
     /// Follows docs/ADDING.md and docs/ADDING_A_DRIVE.md word for word in a clone of this tree
     Guides(guides::Args),
+    /// Measures the prose of documents and comments, and says what passes a limit
+    Measures(measures::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Task::NewFs(args) => new::run(new::Kind::Fs, &args).map(|()| ExitCode::SUCCESS),
         Task::NewDrive(args) => new::run(new::Kind::Drive, &args).map(|()| ExitCode::SUCCESS),
         Task::Guides(args) => guides::run(&args),
+        Task::Measures(args) => measures::run(&args),
     };
     done.unwrap_or_else(|what| {
         eprintln!("error: {what}");
