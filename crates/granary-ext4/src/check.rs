@@ -11,9 +11,9 @@
 //!
 //! Blocks are compared with the media where nothing waits to be written home. It does *not* repair.
 
-use crate::Ext4;
 use crate::alloc::{clear_range, empty_blocks, get, set_range};
 use crate::extents::Mapping;
+use crate::fs::Ext4;
 use crate::layout::extent::ExtentEntry;
 use crate::layout::group::{BLOCK_UNINIT, INODE_UNINIT};
 use crate::layout::htree::{self, Form, name_hash};
@@ -408,7 +408,7 @@ impl Checker<'_> {
     }
 
     fn links(&mut self) {
-        let orphans = self.fs.orphan_list();
+        let orphans = self.fs.orphans.lock().newest_first();
         let mut found = Vec::new();
         for (ino, k) in &self.inodes {
             let attr = k.inode.attr();
@@ -509,7 +509,7 @@ impl Checker<'_> {
             ));
         }
         let sb = self.block(0, Structure::Superblock)?.with(Superblock::parse)?;
-        let orphans = self.fs.orphan_list();
+        let orphans = self.fs.orphans.lock().newest_first();
         let (mut at, mut chain) = (sb.last_orphan.get(), Vec::new());
         while at != 0 && chain.len() <= orphans.len() {
             chain.push(at);

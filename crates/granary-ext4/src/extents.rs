@@ -15,8 +15,8 @@
 //! A tree of one leaf whose extents fit into the inode is folded into it. Not here: shrinking a deeper root before it is
 //! empty (the kernel does not, either).
 
-use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::extent::{self as node_bytes, ExtentEntry, MAX_LEN, ROOT_MAX};
 use crate::layout::inode::ROOT_SIZE;

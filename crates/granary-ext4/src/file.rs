@@ -21,9 +21,9 @@
 //! Who reserved space can write there: where marking the part of an extent needs a tree block and none is left, the rest of
 //! the extent becomes zero and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`).
 
-use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
 use crate::extents::{Mapping, Owner};
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::extent::ExtentEntry;

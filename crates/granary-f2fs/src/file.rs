@@ -9,15 +9,16 @@
 //! Invariants: no pointer names a block whose data is not on the drive; the size on media (`disksize`) grows with the
 //! data. Both under the inode lock, so that a block is not moved by cleaning while it is written.
 
+use crate::fs::F2fs;
 use crate::fs_write::Blocks;
 use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, XATTR_AT};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::nodes::Batch;
+use crate::options::InPlace;
 use crate::segs::log;
 use crate::tree::Dnode;
-use crate::{F2fs, InPlace};
 use granary_device::{Structure, Ticket};
 use granary_fs::{Call, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use granary_kit::work::Kind;
