@@ -3,10 +3,10 @@
 //! A number that an operation takes and does not commit goes back at once. One that a committed group frees goes back only when
 //! the digest of that group is durable ([`crate::journal`]): until then a replay may still lead to it.
 
+use crate::blob::MOST_ATTRIBUTES;
 use crate::geometry::PAGE;
 use crate::grants::Grants;
 use crate::layout::{Area, Layout};
-use crate::mount::MOST_ATTRIBUTES;
 use granary_fs::Result;
 use granary_pm::corrupt;
 use parking_lot::Mutex;
