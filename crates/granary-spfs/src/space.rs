@@ -1,10 +1,37 @@
 //! Space. All numbers are the lower file system's: every byte has to fit there in the end.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::node::{self, Residence};
+use crate::read::Run;
+use crate::tier::Tier;
 use granary_fs::{Allocate, Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};
+use granary_vfs::NodeRef;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
+
+impl Spfs {
+    /// Asks `look` of a tiered file, all of whose extents are known; `None` where the lower file has all.
+    fn seek<T>(
+        &self,
+        _: &Call<'_>,
+        inode: &Inode,
+        look: impl Fn(&Spfs, Option<&NodeRef>, &Tier) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let node = node::of(inode);
+        loop {
+            match &*node.read() {
+                Residence::Bypass => return Ok(None),
+                Residence::Tiered(t) if t.complete => {
+                    return look(self, node.ground()?.as_ref(), t).map(Some);
+                }
+                Residence::Tiered(_) => {}
+            }
+            if let Residence::Tiered(t) = &mut *node.write() {
+                self.store.load_chain(t)?;
+            }
+        }
+    }
+}
 
 impl Space for Spfs {
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
@@ -39,11 +66,44 @@ impl Space for Spfs {
     }
 
     fn seek_data(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
-        self.seek_data_of(call, inode, pos)
+        self.seek(call, inode, |fs, below, t| {
+            let mut at = pos;
+            while at < t.size {
+                match t.run(at, t.size) {
+                    Run::Memory(..) => return Ok(Some(at)),
+                    Run::Zero(n) => at += n,
+                    Run::Lower(n) => {
+                        match fs.lower.seek_data(&call.as_root(), below.ok_or(FsError::Stale)?, at)? {
+                            Some(data) if data < at + n => return Ok(Some(data)),
+                            _ => at += n,
+                        }
+                    }
+                }
+            }
+            Ok(None)
+        })?
+        .map_or_else(|| self.lower.seek_data(&call.as_root(), &node::below(inode)?, pos), Ok)
     }
 
     fn seek_hole(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
-        self.seek_hole_of(call, inode, pos)
+        self.seek(call, inode, |fs, below, t| {
+            let mut at = pos;
+            while at < t.size {
+                match t.run(at, t.size) {
+                    Run::Memory(_, n) => at += n,
+                    Run::Zero(_) => return Ok(at),
+                    Run::Lower(n) => {
+                        let hole = fs.lower.seek_hole(&call.as_root(), below.ok_or(FsError::Stale)?, at)?;
+                        if hole < at + n {
+                            return Ok(hole);
+                        }
+                        at += n;
+                    }
+                }
+            }
+            Ok(t.size)
+        })?
+        .map_or_else(|| self.lower.seek_hole(&call.as_root(), &node::below(inode)?, pos), Ok)
     }
 
     fn empty_until(&self, _: &Call<'_>, _: &Inode, pos: u64) -> Result<u64> {

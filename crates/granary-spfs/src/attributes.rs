@@ -1,9 +1,10 @@
 //! Attributes are the lower file system's, but for size and times of a tiered file.
 
+use crate::fs::Spfs;
 use crate::layout::alone::ATIME;
 use crate::layout::inode::{CTIME, MTIME, at};
 use crate::node::{self, Residence, below};
-use crate::{Spfs, pair};
+use crate::pair;
 use granary_device::Structure;
 use granary_fs::{Attributes, Call, FsError, Inode, Result, SetAttr, Time, flag};
 use granary_vfs::{Change, SetTime};

@@ -1,6 +1,6 @@
 //! Coming and going.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::CLEAN;
 use crate::node::{self, Node};
 use crate::promote::MAX_SIZE;

@@ -2,7 +2,7 @@
 //!
 //! Positions in a directory: the lower file system's, and from [`FIRST`] on the files that are here alone, by their numbers.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::alone;
 use crate::layout::inode::Identity;
 use crate::node::{self, Node, below};
