@@ -1,10 +1,12 @@
 //! [`Life`] of [`ByteFs`]: mount, inodes in memory, unmount.
 
+use crate::check;
+use crate::fs::ByteFs;
 use crate::layout::superblock::{CLEAN, CLEAN_LOOSE};
 use crate::mkfs::ROOT;
+use crate::node::node;
 use crate::options::DataMode;
 use crate::supers::{check_copies, write_superblock};
-use crate::{ByteFs, check};
 use granary_fs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use zerocopy::little_endian::U32;
 
@@ -46,7 +48,9 @@ impl Life for ByteFs {
     }
 
     fn release(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
-        self.core.release(inode)
+        let core = &*self.core;
+        core.unreserve_from(&mut node(inode).body.lock(), 0);
+        core.persist(node(inode))
     }
 
     fn drop_caches(&self, _call: &Call<'_>) {
