@@ -7,15 +7,18 @@
 //!
 //! Invariant: no wall-clock time; equal seeds give equal bytes.
 
-use crate::bench::{JobResult, Measured};
-use crate::figures;
-use crate::job::{Job, Part, extras};
+mod make;
+
+use crate::bench::Measured;
+use crate::job::Job;
 use crate::replay::{Bent, Pace, Replayed};
-use crate::traffic::{Flash, Host, by_cause, host};
+use crate::traffic::{Flash, Host, host};
 use granary_device::DriveCounters;
 use granary_mssd::DriveConfig;
 use granary_trace::drive::Seen;
 use granary_units::Nanos;
+pub(crate) use make::job_record;
+use make::{Work, common_warnings, flash, rates, utilization};
 use serde::Serialize;
 
 /// Version of the records' format.
@@ -381,193 +384,10 @@ impl Moved {
     }
 }
 
-pub(super) fn job_record(job: &Job, r: &JobResult, part: Part) -> JobRecord {
-    let Part { offset, size, .. } = part;
-    let half = |n: usize| r.split.as_ref().map(|split| rates(&split[n], r.time));
-    JobRecord {
-        name: job.name.clone(),
-        rw: job.pattern.name(),
-        bs: job.least(),
-        bs_max: Some(job.most()).filter(|most| *most != job.least()),
-        iodepth: job.in_flight(),
-        numjobs: job.clients,
-        offset,
-        size,
-        rwmixread: job.pattern.is_mixed().then_some(job.read_percent),
-        norandommap: job.pattern.random && !job.random_map,
-        runtime_ns: job.runtime.map(|t| t.0),
-        accesses_each: job.accesses,
-        settings: extras(job),
-        begin_ns: r.begin.0,
-        rates: rates(r, r.time),
-        read: half(0),
-        write: half(1),
-        flushes: r.flushes.as_ref().map(|f| rates(f, r.time)),
-    }
-}
-
-fn rates(r: &JobResult, time: Nanos) -> Rates {
-    let seconds = time.as_secs_f64();
-    let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-    let q = |q| r.latency.quantile(q).0;
-    Rates {
-        accesses: r.accesses,
-        per_s: rate(r.accesses),
-        read_bytes: r.read_bytes,
-        write_bytes: r.write_bytes,
-        trim_bytes: r.trim_bytes,
-        bytes_per_s: rate(r.read_bytes + r.write_bytes + r.trim_bytes),
-        latency: Latency {
-            mean_ns: r.latency.mean().0,
-            p50_ns: q(0.5),
-            p95_ns: q(0.95),
-            p99_ns: q(0.99),
-            p999_ns: q(0.999),
-            max_ns: r.latency.max().0,
-        },
-    }
-}
-
-fn flash(c: &DriveCounters) -> Flash {
-    Flash {
-        read_pages: by_cause(&c.flash.read_pages),
-        program_pages: by_cause(&c.flash.program_pages),
-        erases: c.flash.erases,
-    }
-}
-
-fn utilization(drive: &DriveConfig, c: &DriveCounters, time: Nanos) -> Utilization {
-    let share = |busy: Nanos, units: u64| {
-        if time.0 == 0 { 0.0 } else { busy.0 as f64 / (time.0 as f64 * units as f64) }
-    };
-    let g = &drive.flash.geometry;
-    Utilization {
-        link_to_host: share(c.busy.link_to_host, 1),
-        link_to_drive: share(c.busy.link_to_drive, 1),
-        cores: share(c.busy.cores, drive.firmware.cores as u64),
-        channels: share(c.busy.channels, g.channels as u64),
-        planes: share(c.busy.planes, g.plane_count() as u64),
-    }
-}
-
-/// What a drive did, in the run and in the drain after it.
-struct Work<'a> {
-    time: Nanos,
-    run: &'a DriveCounters,
-    drain_time: Nanos,
-    drain: &'a DriveCounters,
-}
-
-impl Work<'_> {
-    /// Says so where more than a tenth of what was programmed was programmed in the drain, without what the host wrote only
-    /// then: a short run measures how fast the drive's memory takes what is written, not how fast the flash does.
-    fn still_buffered(&self) -> Option<String> {
-        let late = self.drain.link.written().div_ceil(granary_units::PAGE_SIZE as u64);
-        let run = self.run.flash.total_programs();
-        let drain = self.drain.flash.total_programs().saturating_sub(late);
-        if drain * 10 <= run + drain {
-            return None;
-        }
-        let gb_per_s = |time: Nanos| self.run.link.written() as f64 / time.0.max(1) as f64;
-        let all = self.time + self.drain_time;
-        Some(format!(
-            "{drain} of {} flash pages were programmed in the drain: the {:.3} GB/s written in the run are what the drive's memory \
-             took; over run and drain ({all}) they are {:.3} GB/s",
-            run + drain,
-            gb_per_s(self.time),
-            gb_per_s(all)
-        ))
-    }
-}
-
-fn common_warnings(
-    origin: &Origin,
-    drive: &DriveConfig,
-    writes: bool,
-    work: &Work<'_>,
-    out: &mut Vec<String>,
-) {
-    out.extend(figures::of_run(drive));
-    if let (true, Some(why)) = (writes, gc_never_ran(work.run.plus(work.drain).flash.erases)) {
-        out.push(format!(
-            "{why}: flash writes are those of a fresh drive; --precondition random:2 comes near the steady state"
-        ));
-    }
-    out.extend(writes.then(|| work.still_buffered()).flatten());
-    if work.run.log.stalls > 0 {
-        out.push(format!(
-            "the write log was full {} times and stores waited for cleaning",
-            work.run.log.stalls
-        ));
-    }
-    if origin.no_data {
-        out.push("host data was left out (--no-data): what was written cannot be read back".to_owned());
-    }
-}
-
 /// Says so where nothing was erased. Gc that finds only stale pages copies none, so its programs do not tell.
 pub fn gc_never_ran(erases: u64) -> Option<&'static str> {
     (erases == 0).then_some("garbage collection never ran")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::Bench;
-    use crate::bench::tests::{job, small};
-    use crate::precondition::Precondition;
-    use granary_mssd::Mssd;
-
-    fn warnings(config: &DriveConfig, rw: &str, accesses: u64) -> String {
-        let origin = Origin {
-            granary: String::new(),
-            commit: String::new(),
-            testbed: String::new(),
-            set: Vec::new(),
-            seed: 1,
-            precondition: "fill".to_owned(),
-            warm: false,
-            no_data: false,
-        };
-        let jobs = [job(rw, 4096, 32, accesses)];
-        let drive = Mssd::without_data(config).expect("valid");
-        Precondition::Fill.apply(&drive, 1, |_| {}).expect("fills");
-        let m = Bench::of(&drive, &jobs).run(|_, _| {}).expect("runs");
-        DriveRecord::new(origin, config, &jobs, &m).warnings.join("\n")
-    }
-
-    #[test]
-    fn throughput_of_the_drives_memory_is_told_from_that_of_its_flash() {
-        let mut slow = small();
-        slow.flash.timing.program = Nanos(10_000_000);
-        let said = warnings(&slow, "randwrite", 4000);
-        assert!(
-            said.contains("3872 of 4000 flash pages were programmed in the drain: the 2.498 GB/s"),
-            "{said}"
-        );
-        assert!(said.contains("they are 0.0"), "64 planes of 10 ms: {said}");
-        for (config, rw, accesses) in [(&small(), "randwrite", 60_000), (&slow, "randread", 1000)] {
-            let said = warnings(config, rw, accesses);
-            assert!(!said.contains("in the drain"), "{rw}: {said}");
-        }
-    }
-
-    #[test]
-    fn what_the_drives_values_contradict_is_told_with_the_run() {
-        let mut config = small();
-        config.firmware.write_buffer = granary_units::Bytes::gib(1);
-        let said = warnings(&config, "randwrite", 100);
-        assert!(
-            said.contains("drive.firmware.write_buffer: the write buffer of 1GiB holds the whole drive"),
-            "{said}"
-        );
-        config.flash.over_provisioning_permille = 10;
-        let said = warnings(&config, "randread", 100);
-        assert!(said.contains("1 % are stated"), "{said}");
-    }
-
-    #[test]
-    fn gc_has_run_where_a_block_was_erased() {
-        assert_eq!((gc_never_ran(0).is_some(), gc_never_ran(1)), (true, None));
-    }
-}
+mod tests;

@@ -7,12 +7,11 @@ use crate::node::DirtyList;
 use crate::options::MountOptions;
 use crate::space::{Claim, Run, Space, Taken};
 use granary_device::{Port, Structure, Ticket};
-use granary_fs::{FsError, Result, TRIM_RUN};
+use granary_fs::{FsError, Result};
 use granary_kit::{Block, BlockCache};
 use granary_sim::{Kicker, cpu_id, sync};
 use granary_units::Lpa;
 use parking_lot::{Mutex, RwLock};
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// The places of the orphan table.
@@ -188,20 +187,6 @@ impl Core {
             return Err(e);
         }
         self.journal.fatal(self.space.free_withheld(&runs))
-    }
-
-    /// See [`granary_fs::Space::trim`].
-    pub fn trim_free(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
-        let (mut at, mut told) = (blocks.start, 0);
-        while let Some(run) = self.space.take_next(at..blocks.end, least, TRIM_RUN) {
-            let done = self.port.trim(Lpa(run.lba as u64), run.len as u64);
-            let done = done.map(|ticket| self.port.wait(ticket));
-            self.space.give_back(run, Claim::Free);
-            done?;
-            told += run.len as u64;
-            at = run.lba as u64 + run.len as u64;
-        }
-        Ok(told)
     }
 
     /// Nothing may change these blocks any more but their next owner.

@@ -1,4 +1,4 @@
-//! File data through the page cache: reservation, write-back with the choice of interface, reading.
+//! [`Data`] of [`ByteFs`], and file data through the page cache: reservation, write-back with the choice of interface, reading.
 //!
 //! ```text
 //!   write_pages:   page has a block?  no  -> allocate, write whole by block (its other lines are garbage)
@@ -18,16 +18,17 @@
 //! Source: ByteFS section 4.6 (buffered I/O, R < 1/8).
 
 use crate::core::Core;
+use crate::fs::ByteFs;
 use crate::journal::{Tx, tx::runs};
 use crate::map::Piece;
 use crate::node::{Dirty, Half, Node, Standing, node};
 use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use granary_device::{Structure, Ticket};
-use granary_fs::{Call, DirtyPage, FsError, Inode, Result};
+use granary_fs::{Call, Data, DirtyPage, FsError, Inode, Result, WriteBackCause};
 use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
-use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
+use granary_units::{Dest, LINE_SIZE, Lpa, PAGE_SIZE, Page, Payload, TxId};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,6 +61,112 @@ pub fn pages_of(pos: u64, len: u64) -> Range<u64> {
     pos / PAGE_SIZE as u64..(pos + len).div_ceil(PAGE_SIZE as u64)
 }
 
+impl Data for ByteFs {
+    granary_fs::file_system_lacks!(rewrites_cut_page, flush_on_close);
+
+    fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        self.core.read_pages(inode, first, out)
+    }
+
+    fn reserve(&self, _call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        let core = &*self.core;
+        let pages = pages_of(pos, len);
+        match core.promise(node(inode), pages.clone(), true) {
+            Ok(holes) if holes.is_empty() => {}
+            Ok(holes) => {
+                cpu(costs().delayed_page * holes.iter().map(|h| h.end - h.start).sum::<u64>());
+                core.put_blocks(inode);
+            }
+            // Perhaps only the promise is too large: the pages may lie one behind the other.
+            Err(FsError::NoSpace) => {
+                let _change = node(inode).change.lock();
+                let holes = core.promise(node(inode), pages, false)?;
+                let placed = core.fill_holes(inode, &holes);
+                core.put_blocks(inode);
+                placed?;
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        inode.update(|a| a.wrote(pos + len, call.time));
+        self.core.mark_dirty(inode, Dirty { times: true, atime: false });
+        Ok(())
+    }
+
+    fn write_pages(
+        &self,
+        _call: &Call<'_>,
+        inode: &Inode,
+        pages: &[DirtyPage],
+        _: WriteBackCause,
+    ) -> Result<()> {
+        let core = &*self.core;
+        let Some(last) = pages.last() else { return Ok(()) };
+        let end = last.end().min(inode.size());
+        core.journal.alive()?;
+        let node = node(inode);
+        let _change = node.change.lock();
+        let mut targets = core.targets(node, pages.iter().map(|p| p.index));
+        if core.options.data == DataMode::Journal {
+            if core.standing(node) != Standing::Gone {
+                return core.write_journaled(inode, pages, end);
+            }
+            core.leave_journal(node, old_blocks(&targets))?;
+        }
+        let mut tx = Tx::new(core);
+        let new = core.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;
+        let by_byte = |i: usize| !targets[i].new && pages[i].lines.count_ones() < core.threshold;
+        let (mut all, mut scratch, mut i) = (Ticket::NONE, SmallVec::<[Page; 8]>::new(), 0);
+        while i < pages.len() {
+            let first = i;
+            scratch.clear();
+            while i < pages.len() && !by_byte(i) && (i == first || targets[i].lba == targets[i - 1].lba + 1) {
+                scratch.push(pages[i].page.clone());
+                i += 1;
+            }
+            if scratch.is_empty() {
+                i += 1;
+                continue;
+            }
+            let lpa = Lpa(targets[first].lba as u64);
+            all = all.and(core.port.submit_write(lpa, &scratch, Structure::Data)?);
+        }
+        for i in (0..pages.len()).filter(|&i| by_byte(i)) {
+            core.store_lines(node, targets[i].lba, &pages[i])?;
+        }
+        core.port.wait(all);
+        core.point_at(tx, inode, &new, end).map(drop)
+    }
+
+    fn read_direct(&self, _call: &Call<'_>, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.core.read_direct(inode, pos, dest)
+    }
+
+    fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        self.core.write_direct(call, inode, pos, data)
+    }
+
+    /// The commit covers all that was sealed before it; data that went by byte outside transactions needs a verify of its own only
+    /// where no commit came after it.
+    fn fsync(&self, _call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
+        let core = &*self.core;
+        let node = node(inode);
+        {
+            // Who is just putting this inode's attributes on media has taken them out of `pending`, and tells of the transaction
+            // before it leaves.
+            let _change = node.change.lock();
+            if !data_only && node.body.lock().dirty.times {
+                core.persist_held(node)?;
+            }
+        }
+        core.commit_to(node.last_seq.load(Relaxed))?;
+        core.journal.verify_to(&core.port, node.posted.load(Relaxed))
+    }
+}
+
 impl Core {
     /// See [`granary_fs::Data::read_pages`].
     pub fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
@@ -85,28 +192,6 @@ impl Core {
             };
         }
         self.port.wait(all);
-        Ok(())
-    }
-
-    /// See [`granary_fs::Data::reserve`].
-    pub fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        let pages = pages_of(pos, len);
-        match self.promise(node(inode), pages.clone(), true) {
-            Ok(holes) if holes.is_empty() => {}
-            Ok(holes) => {
-                cpu(costs().delayed_page * holes.iter().map(|h| h.end - h.start).sum::<u64>());
-                self.put_blocks(inode);
-            }
-            // Perhaps only the promise is too large: the pages may lie one behind the other.
-            Err(FsError::NoSpace) => {
-                let _change = node(inode).change.lock();
-                let holes = self.promise(node(inode), pages, false)?;
-                let placed = self.fill_holes(inode, &holes);
-                self.put_blocks(inode);
-                placed?;
-            }
-            Err(e) => return Err(e),
-        }
         Ok(())
     }
 
@@ -146,51 +231,6 @@ impl Core {
             map.reserved.remove(hole);
         }
         Err(FsError::NoSpace)
-    }
-
-    /// See [`granary_fs::Data::wrote`].
-    pub fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) {
-        inode.update(|a| a.wrote(pos + len, call.time));
-        self.mark_dirty(inode, Dirty { times: true, atime: false });
-    }
-
-    /// See [`granary_fs::Data::write_pages`].
-    pub fn write_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
-        let Some(last) = pages.last() else { return Ok(()) };
-        let end = last.end().min(inode.size());
-        self.journal.alive()?;
-        let node = node(inode);
-        let _change = node.change.lock();
-        let mut targets = self.targets(node, pages.iter().map(|p| p.index));
-        if self.options.data == DataMode::Journal {
-            if self.standing(node) != Standing::Gone {
-                return self.write_journaled(inode, pages, end);
-            }
-            self.leave_journal(node, old_blocks(&targets))?;
-        }
-        let mut tx = Tx::new(self);
-        let new = self.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;
-        let by_byte = |i: usize| !targets[i].new && pages[i].lines.count_ones() < self.threshold;
-        let (mut all, mut scratch, mut i) = (Ticket::NONE, SmallVec::<[Page; 8]>::new(), 0);
-        while i < pages.len() {
-            let first = i;
-            scratch.clear();
-            while i < pages.len() && !by_byte(i) && (i == first || targets[i].lba == targets[i - 1].lba + 1) {
-                scratch.push(pages[i].page.clone());
-                i += 1;
-            }
-            if scratch.is_empty() {
-                i += 1;
-                continue;
-            }
-            let lpa = Lpa(targets[first].lba as u64);
-            all = all.and(self.port.submit_write(lpa, &scratch, Structure::Data)?);
-        }
-        for i in (0..pages.len()).filter(|&i| by_byte(i)) {
-            self.store_lines(node, targets[i].lba, &pages[i])?;
-        }
-        self.port.wait(all);
-        self.point_at(tx, inode, &new, end).map(drop)
     }
 
     /// Where these pages are now.

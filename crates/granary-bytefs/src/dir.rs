@@ -26,7 +26,7 @@ use crate::map::{FileMap, Piece};
 use crate::node::{Half, Node, Standing, node};
 use crate::space::Claim;
 use granary_device::Structure;
-use granary_fs::{DirEntry, FileKind, FsError, Ino, Inode, Result};
+use granary_fs::{FileKind, FsError, Inode, Result};
 use granary_kit::{Block, work};
 use granary_units::{Lpa, Nanos, PAGE_SIZE};
 use std::sync::Arc;
@@ -221,7 +221,7 @@ impl Core {
     }
 
     /// Block `n` of a directory; a miss reads the following ones too.
-    fn dir_block_ahead(&self, node: &Node, n: u64) -> Result<Arc<Block>> {
+    pub(crate) fn dir_block_ahead(&self, node: &Node, n: u64) -> Result<Arc<Block>> {
         let (lpa, ahead) = {
             let body = node.body.lock();
             match body.map.piece(n) {
@@ -432,41 +432,5 @@ impl Core {
     pub fn dir_slots(&self, node: &Node) -> u64 {
         let body = node.body.lock();
         body.dir.as_ref().map_or(body.disk_size / SLOT_SIZE as u64, |d| d.end() as u64)
-    }
-
-    /// Lists a directory from slot `from` on.
-    ///
-    /// # Errors
-    /// `Corrupt`, drive errors.
-    pub fn list(&self, node: &Node, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
-        let end = self.dir_slots(node);
-        let per_block = SLOTS_PER_BLOCK as u64;
-        let mut go_on = true;
-        let mut unknown = None;
-        for n in from / per_block..end.div_ceil(per_block) {
-            // A copy: `emit` may wait, and the block's lock is not for that.
-            let block = self.dir_block_ahead(node, n)?;
-            let bytes = block.with(|b| *b);
-            walk(&bytes, (n, block.lpa()), end as u32, node.ino, |slot, head, rest| {
-                if head.is_free() || (slot as u64) < from {
-                    return true;
-                }
-                let Some(kind) = FileKind::from_code(head.kind.get() as u8) else {
-                    unknown = Some(slot);
-                    return false;
-                };
-                let name = dentry::name(rest, head);
-                let next = (slot + dentry::slots_for(name.len())) as u64;
-                go_on = emit(DirEntry { name, ino: Ino(head.ino.get() as u64), kind, next });
-                go_on
-            })?;
-            if let Some(slot) = unknown {
-                return Err(FsError::Corrupt(format!("directory {}: unknown type in slot {slot}", node.ino)));
-            }
-            if !go_on {
-                break;
-            }
-        }
-        Ok(())
     }
 }

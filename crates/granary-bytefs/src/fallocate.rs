@@ -22,20 +22,19 @@
 mod whole;
 
 use crate::core::Core;
-use crate::data::{Holes, pages_of};
+use crate::data::Holes;
 use crate::journal::Tx;
-use crate::map::{FileMap, Piece};
+use crate::map::FileMap;
 use crate::node::{Node, Standing, node};
 use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use crate::truncate::blocks_of;
 use granary_device::Ticket;
 use granary_fs::{Allocate, Call, FsError, Inode, Result};
-use granary_units::{Lpa, PAGE_SIZE};
+use granary_units::Lpa;
 use std::ops::Range;
 use whole::Zeroed;
 
-const PAGE: u64 = PAGE_SIZE as u64;
 /// Runs that one transaction makes part of a file.
 const RUNS: usize = 64;
 /// Pages of one run: 64 lines of the bitmap.
@@ -43,13 +42,13 @@ const LONGEST: u64 = 64 * 512;
 
 /// A request on its way.
 pub struct Request<'a> {
-    call: &'a Call<'a>,
+    pub(crate) call: &'a Call<'a>,
     /// The file.
     pub inode: &'a Inode,
     /// What is to be done.
     pub how: Allocate,
     /// Where the range ends, in bytes.
-    end: u64,
+    pub(crate) end: u64,
     /// Pages of the range.
     pub touched: Range<u64>,
     /// Pages wholly in it.
@@ -59,25 +58,7 @@ pub struct Request<'a> {
 }
 
 impl Core {
-    /// See [`granary_fs::Space::fallocate`].
-    pub fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
-        let node = node(inode);
-        self.journal.alive()?;
-        let _change = node.change.lock();
-        let (touched, end) = (pages_of(pos, len), pos + len);
-        let whole = pos.div_ceil(PAGE)..(end / PAGE).max(pos.div_ceil(PAGE));
-        let journaled = self.options.data == DataMode::Journal;
-        let edges = if journaled && how.zeroes() { self.edges(inode, pos, end)? } else { Vec::new() };
-        let request = Request { call, inode, how, end, touched, whole, edges };
-        let done = self.allocate_range(&request);
-        if done.is_err() {
-            // What was promised may have been given up.
-            self.put_blocks(inode);
-        }
-        done
-    }
-
-    fn allocate_range(&self, request: &Request<'_>) -> Result<()> {
+    pub(crate) fn allocate_range(&self, request: &Request<'_>) -> Result<()> {
         let node = node(request.inode);
         let journaled = self.options.data == DataMode::Journal;
         if journaled && self.standing(node) != Standing::Gone && self.in_one(request)? {
@@ -331,48 +312,6 @@ impl Core {
     /// See the module: after a recovery.
     pub fn zero_beyond(&self, map: &FileMap, size: u64) -> Result<()> {
         self.trim(map.runs_in(blocks_of(size)..u64::MAX).into_iter())
-    }
-
-    /// See [`granary_fs::Space::seek_data`].
-    pub fn seek_data(&self, inode: &Inode, pos: u64) -> Option<u64> {
-        let body = node(inode).body.lock();
-        let end = blocks_of(inode.size());
-        let mut at = pos / PAGE;
-        while at < end {
-            match body.map.piece(at) {
-                Piece::At { .. } => return Some((at * PAGE).max(pos)),
-                Piece::Hole { len } => {
-                    let stop = at.saturating_add(len).min(end);
-                    let gap = body.map.reserved.missing(at..stop).next();
-                    match gap {
-                        Some(gap) if gap.start == at && gap.end == stop => at = stop,
-                        Some(gap) if gap.start == at => return Some(gap.end * PAGE),
-                        _ => return Some((at * PAGE).max(pos)),
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    /// See [`granary_fs::Space::seek_hole`].
-    pub fn seek_hole(&self, inode: &Inode, pos: u64) -> u64 {
-        let body = node(inode).body.lock();
-        let size = inode.size();
-        let mut at = pos / PAGE;
-        while at < blocks_of(size) {
-            at += match body.map.piece(at) {
-                Piece::At { len, .. } => len,
-                Piece::Hole { len } => {
-                    let stop = at.saturating_add(len).min(blocks_of(size));
-                    match body.map.reserved.missing(at..stop).next() {
-                        Some(gap) => return (gap.start * PAGE).max(pos),
-                        None => stop - at,
-                    }
-                }
-            };
-        }
-        size
     }
 }
 

@@ -1,16 +1,10 @@
-//! [`ByteFs`]: the file system as the vfs sees it.
-
-mod attributes;
-mod data;
-mod life;
-mod names;
-mod space;
+//! [`ByteFs`]: a mounted file system: its [`Core`] with the commit daemon. The files beside this one have what it does.
 
 use crate::core::Core;
 use crate::layout::Superblock;
-use crate::mount::RecoveryReport;
 use granary_fs::Result;
 use granary_sim::{Daemon, Signal};
+use granary_units::Nanos;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -33,14 +27,35 @@ pub struct Stats {
     pub reserved_blocks: u64,
 }
 
+/// What mounting had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The file system had been unmounted properly; the rest is zero.
+    pub clean: bool,
+    /// Time that the drive's RECOVER took, or the replay of the host's redo log.
+    pub recover: Nanos,
+    /// Time for all of the mount.
+    pub total: Nanos,
+    /// Groups of transactions replayed from the host's redo log; the firmware does not tell how many it had.
+    pub groups: u64,
+    /// Pages moved from the data journal to their places.
+    pub data_pages: u64,
+    /// Inodes without links whose freeing was finished.
+    pub orphans: u64,
+    /// Truncations finished.
+    pub truncations: u64,
+    /// Blocks freed by both.
+    pub blocks: u64,
+}
+
 /// A mounted ByteFS.
 pub struct ByteFs {
-    core: Arc<Core>,
-    superblock: Mutex<Superblock>,
-    report: RecoveryReport,
+    pub(crate) core: Arc<Core>,
+    pub(crate) superblock: Mutex<Superblock>,
+    pub(crate) report: RecoveryReport,
     /// The copy of the superblock that the mount had to use.
-    from_copy: Option<u64>,
-    committer: Mutex<Option<Daemon>>,
+    pub(crate) from_copy: Option<u64>,
+    pub(crate) committer: Mutex<Option<Daemon>>,
 }
 
 impl ByteFs {

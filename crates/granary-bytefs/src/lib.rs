@@ -1,7 +1,8 @@
 //! ByteFS: the dual byte/block file system for memory-semantic SSDs.
 //!
 //! ```text
-//!   FileSystem (fs)      namespace  rename  truncate  fallocate  data  journaled  direct  sync  mkfs  mount  check
+//!   FileSystem (fs)      namespace        attributes   allocation     data                 life
+//!                        rename  dir      truncate     fallocate      journaled  direct    sync  mkfs  mount  check
 //!                              |        |       |       |      |      |
 //!   in memory            node (inode) ── map (extents) ── dir (names) ── groups, space (free inodes and blocks)
 //!                              |
@@ -21,6 +22,8 @@
 //! section 4. What differs from the paper is said where it differs: `journal` (locks end at the seal), `data` (write()
 //! stores nothing), `layout::extent` (unordered slots instead of a tree), `namespace` (no orphan list).
 
+mod allocation;
+mod attributes;
 mod check;
 mod contiguity;
 mod core;
@@ -36,6 +39,7 @@ mod grow;
 mod journal;
 mod journaled;
 mod layout;
+mod life;
 mod map;
 mod mkfs;
 mod mount;
@@ -50,12 +54,11 @@ mod space;
 mod supers;
 mod sync;
 mod truncate;
-mod xattr;
 
 pub use contiguity::Contiguity;
 pub use entry::{BYTEFS, BYTEFS_DUAL, BYTEFS_LOG};
-pub use fs::{ByteFs, Stats};
+pub use fs::{ByteFs, RecoveryReport, Stats};
 pub use mkfs::mkfs;
-pub use mount::{RecoveryReport, mount};
+pub use mount::mount;
 pub use options::{CommitMode, DataMode, MkfsOptions, MountOptions, Policy, Variant};
 pub use repair::repair;

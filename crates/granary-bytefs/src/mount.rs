@@ -15,7 +15,7 @@
 //! Source: ByteFS section 4.7.
 
 use crate::core::{Core, Orphans};
-use crate::fs::ByteFs;
+use crate::fs::{ByteFs, RecoveryReport};
 use crate::groups::Groups;
 use crate::grow;
 use crate::journal::{Bitmap, DataJournal, Journal, Redo, TxTable, area};
@@ -33,32 +33,11 @@ use granary_device::{DriveError, Port, Structure};
 use granary_fs::{FsError, Ino, Inode, Result};
 use granary_kit::{Block, BlockCache};
 use granary_sim::{now, sync};
-use granary_units::{LINE_SIZE, Lpa, Nanos};
+use granary_units::{LINE_SIZE, Lpa};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use zerocopy::little_endian::{U32, U64};
-
-/// What mounting had to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecoveryReport {
-    /// The file system had been unmounted properly; the rest is zero.
-    pub clean: bool,
-    /// Time that the drive's RECOVER took, or the replay of the host's redo log.
-    pub recover: Nanos,
-    /// Time for all of the mount.
-    pub total: Nanos,
-    /// Groups of transactions replayed from the host's redo log; the firmware does not tell how many it had.
-    pub groups: u64,
-    /// Pages moved from the data journal to their places.
-    pub data_pages: u64,
-    /// Inodes without links whose freeing was finished.
-    pub orphans: u64,
-    /// Truncations finished.
-    pub truncations: u64,
-    /// Blocks freed by both.
-    pub blocks: u64,
-}
 
 /// Mounts the file system on the drive, recovering it where it was not unmounted properly.
 ///

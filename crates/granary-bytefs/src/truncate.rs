@@ -1,4 +1,4 @@
-//! Attributes, truncation, and the end of an inode.
+//! Truncation, and the end of an inode. A truncation begins as a change of attributes (attributes.rs).
 //!
 //! ```text
 //!   truncate, small:   one transaction: size, slots, bitmap lines
@@ -14,8 +14,8 @@ use crate::core::Core;
 use crate::journal::Tx;
 use crate::layout::orphan;
 use crate::map::SlotEdits;
-use crate::node::{Dirty, Half, Standing, node};
-use granary_fs::{Call, FileKind, FsError, Inode, Result, SetAttr};
+use crate::node::{Standing, node};
+use granary_fs::{FileKind, FsError, Inode, Result};
 use granary_kit::work::Kind;
 use granary_sim::costs;
 use granary_units::{Lpa, PAGE_SIZE};
@@ -26,56 +26,6 @@ pub fn blocks_of(size: u64) -> u64 {
 }
 
 impl Core {
-    /// See [`granary_fs::Attributes::setattr`].
-    pub fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        let node = node(inode);
-        self.journal.alive()?;
-        let _change = node.change.lock();
-        if node.body.lock().standing == Standing::Gone {
-            inode.update(|a| a.set(set, call.time));
-            if let Some(size) = set.size {
-                self.cut_gone(inode, size);
-            }
-            return Ok(());
-        }
-        let block = self.inode_block(node.ino)?;
-        let mut tx = Tx::new(self);
-        let mut half = if set.uid.or(set.gid).is_some() { Half::Both } else { Half::Hot };
-        let (mut done, mut entry) = (true, None);
-        if let Some(size) = set.size {
-            self.unreserve_from(&mut node.body.lock(), blocks_of(size));
-            let (slots, all) = self.cut_step(&mut tx, node, blocks_of(size))?;
-            half = half.and(slots);
-            done = all;
-            // An inode without links is in the table already.
-            if !done && node.body.lock().standing == Standing::Live {
-                entry = tx.take_orphan();
-            }
-        }
-        let kind =
-            if set.size.is_some_and(|size| size < inode.size()) { Kind::Truncate } else { Kind::Attributes };
-        tx.work(kind.inodes() + costs().inode_dirty);
-        tx.touch(&block, self.inode_lines(node.ino, half));
-        let seq = tx.run(|| {
-            {
-                let mut body = node.body.lock();
-                body.disk_size = set.size.unwrap_or(body.disk_size);
-            }
-            if let Some(place) = entry {
-                self.orphans.block.change(|b| orphan::set(b, place, node.ino));
-            }
-            inode.update(|a| a.set(set, call.time));
-            self.put_blocks(inode);
-            self.put_inode(&block, inode);
-        })?;
-        node.depends(seq);
-        if done {
-            return Ok(());
-        }
-        let _step = granary_sim::step("bytefs: a truncation goes on");
-        self.cut_on(inode, blocks_of(inode.size()), entry)
-    }
-
     /// Shows how many blocks the inode has, promised ones included.
     pub fn put_blocks(&self, inode: &Inode) {
         // Together: who promises and who keeps promises hold different locks.
@@ -112,7 +62,7 @@ impl Core {
     }
 
     /// Truncates an inode that is no longer on media.
-    fn cut_gone(&self, inode: &Inode, size: u64) {
+    pub(crate) fn cut_gone(&self, inode: &Inode, size: u64) {
         let mut freed = Vec::new();
         {
             let mut body = node(inode).body.lock();
@@ -123,12 +73,6 @@ impl Core {
         self.put_blocks(inode);
         let seq = self.journal.sealed();
         freed.into_iter().for_each(|run| self.space.withhold(seq, run));
-    }
-
-    /// See [`granary_fs::Attributes::touch_atime`].
-    pub fn touch_atime(&self, inode: &Inode, time: granary_fs::Time) {
-        inode.update(|a| a.accessed(time));
-        self.mark_dirty(inode, Dirty { times: false, atime: true });
     }
 
     /// See [`granary_fs::Life::evict`].

@@ -1,7 +1,7 @@
 //! [`Data`] of [`Ext4`]: the bytes of its files.
 
-use crate::Ext4;
 use crate::file::{Flight, INODE, blocks_of};
+use crate::fs::Ext4;
 use crate::node::{Node, number};
 use crate::options::DataMode;
 use granary_fs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};

@@ -14,9 +14,9 @@
 //!
 //! Not here: three-level indexes (`large_dir`), casefolding, inline directories.
 
-use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
 use crate::extents::{Mapping, Owner};
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::dirent::{self, AFTER_DOTS};
 use crate::layout::extent::ExtentEntry as Extent;

@@ -1,6 +1,6 @@
 //! What others know of ext4.
 
-use crate::{MkfsOptions, MountOptions};
+use crate::options::{MkfsOptions, MountOptions};
 use granary_device::{Need, Structure};
 use granary_fs::FsEntry;
 use granary_fs::entry::{CrashCase, OptionsEntry, complete, too_short, wrong_cpus};

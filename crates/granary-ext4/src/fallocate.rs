@@ -15,9 +15,9 @@
 //! power failed before the size on media grew. So once a file system was recovered (state `CLEAN_LOOSE` from
 //! then on) such blocks are trimmed again when their inode is loaded.
 
-use crate::Ext4;
 use crate::extents::Mapping;
 use crate::file::{INODE, MOST, WRITE, blocks_of, owner};
+use crate::fs::Ext4;
 use crate::layout::BLOCK_SIZE;
 use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;

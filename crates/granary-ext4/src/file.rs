@@ -21,9 +21,12 @@
 //! Who reserved space can write there: where marking the part of an extent needs a tree block and none is left, the rest of
 //! the extent becomes zero and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`).
 
-use crate::Ext4;
+mod cut;
+mod journalled;
+
 use crate::alloc::{Purpose, Wanted};
 use crate::extents::{Mapping, Owner};
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::extent::ExtentEntry;
@@ -31,12 +34,10 @@ use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use crate::ranges::Ranges;
 use granary_device::{Structure, Ticket};
-use granary_fs::{Call, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
+use granary_fs::{Call, FsError, Inode, Result};
 use granary_kit::work::Kind;
 use granary_sim::{costs, cpu};
 use granary_units::{Lpa, Page};
-use std::collections::BTreeSet;
-use std::sync::Weak;
 
 const BS: u64 = BLOCK_SIZE as u64;
 /// Credits to allocate and map one extent: bitmap, descriptor, inode, superblock, and tree nodes split on the way.
@@ -142,65 +143,6 @@ impl Ext4 {
             h.work(Kind::Attributes.inodes() + costs().inode_dirty);
             self.mark_inode(h, inode)
         })
-    }
-
-    /// Puts pages into the journal, each in one handle with its mapping and the size that reaches it, as the kernel's
-    /// write path does.
-    pub(crate) fn journal_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
-        let node = inode.private::<Node>();
-        for page in pages {
-            let at = page.index as u32;
-            let end = page.end().min(inode.size());
-            let journalled = self.transaction(WRITE, |h| self.journal_page(h, inode, at, page, end));
-            match journalled {
-                Err(FsError::NoSpace) if self.is_unwritten(node, at)? => {
-                    self.mark_whole(inode, at, at + 1, &[])?;
-                    self.transaction(WRITE, |h| self.journal_page(h, inode, at, page, end))?;
-                }
-                other => other?,
-            }
-        }
-        Ok(())
-    }
-
-    fn journal_page(
-        &self,
-        h: &mut Handle<'_>,
-        inode: &Inode,
-        at: u32,
-        page: &DirtyPage,
-        end: u64,
-    ) -> Result<()> {
-        let node = inode.private::<Node>();
-        let (start, mapped) = match self.map_block(node, at)? {
-            Mapping::Mapped { start, unwritten: false, .. } => (start, false),
-            Mapping::Mapped { start, .. } => {
-                let _tree = node.map.write();
-                self.mark_written(h, owner(inode), at, at + 1)?;
-                show_blocks(inode, &node.state.lock());
-                (start, true)
-            }
-            Mapping::Hole { .. } => (self.map_hole(h, inode, at, at + 1, false)?.0, true),
-        };
-        h.data(start, page.page.clone());
-        let grows = {
-            let mut s = node.state.lock();
-            s.journalled.insert(start);
-            let before = s.disksize;
-            s.disksize = before.max(end);
-            end > before
-        };
-        if mapped || grows { self.mark_inode(h, inode) } else { Ok(()) }
-    }
-
-    /// fsync with a data journal: what earlier commits made dirty pages of is written home, as the kernel's first step
-    /// (`file_write_and_wait_range`) does; then whatever transaction the data is in commits (`ext4_force_commit`).
-    pub(crate) fn fsync_journalled(&self, inode: &Inode) -> Result<()> {
-        let node = inode.private::<Node>();
-        let waiting = std::mem::take(&mut node.state.lock().journalled);
-        let rest = self.journal.write_some_home(waiting.into_iter().collect())?;
-        node.state.lock().journalled.extend(rest);
-        self.journal.commit_all()
     }
 
     /// Waits for what is in flight; what was mapped as unwritten for it becomes written.
@@ -461,78 +403,5 @@ impl Ext4 {
         s.delayed_count -= n;
         self.groups.unpromise(n);
         show_blocks(inode, &s);
-    }
-
-    /// Frees what lies behind `size`; the inode is on the orphan list and leaves it.
-    pub(crate) fn cut(&self, inode: &Inode, size: u64) -> Result<()> {
-        let from = size.div_ceil(BS) as u32;
-        self.drop_promises(inode, from);
-        let (ino, named) = (number(inode.ino()), inode.attr().nlink > 0);
-        self.truncate_blocks(inode, from, |h| if named { self.orphan_del(h, ino) } else { Ok(()) })
-    }
-
-    /// Whether the block at byte `pos` is a place of the file's that holds data: one that is written again where a truncation or a
-    /// hole cuts it (`ext4_block_truncate_page`).
-    pub(crate) fn holds_data(&self, inode: &Inode, pos: u64) -> Result<bool> {
-        let mapping = self.map_block(inode.private::<Node>(), (pos / BS) as u32)?;
-        Ok(matches!(mapping, Mapping::Mapped { unwritten: false, .. }))
-    }
-
-    /// Whether the commit, whoever asks for it, writes the page that is cut at byte `pos` (`ext4_should_order_data`).
-    pub(crate) fn orders_cut(&self, inode: &Inode, pos: u64) -> Result<bool> {
-        let cuts = self.options.data == DataMode::Ordered && !pos.is_multiple_of(BS);
-        Ok(cuts && self.holds_data(inode, pos)?)
-    }
-
-    /// Starts writing the pages that the transaction's truncations have cut, where nobody has written them yet
-    /// (`ext4_normal_submit_inode_data_buffers`). For the commit task: no handle is begun, so a page with which the
-    /// size on media would grow waits for its file's write-back.
-    pub(crate) fn write_cut(&self, cut: &BTreeSet<(u32, u32)>) -> Ticket {
-        let Some(pages) = self.pages.lock().as_ref().and_then(Weak::upgrade) else { return Ticket::NONE };
-        let mut all = Ticket::NONE;
-        for &(ino, page) in cut {
-            let may = |inode: &Inode, end: u64| {
-                Ok(inode.attr().kind == FileKind::File
-                    && end <= inode.private::<Node>().state.lock().disksize
-                    && self.holds_data(inode, page as u64 * BS)?)
-            };
-            pages.write_dirty_page(Ino(ino as u64), page as u64, &may, &mut |inode, dirty| {
-                if let Mapping::Mapped { start, .. } = self.map_block(inode.private::<Node>(), page)? {
-                    let content = std::slice::from_ref(&dirty.page);
-                    all = all.and(self.port.submit_write(Lpa(start), content, Structure::Data)?);
-                }
-                Ok(())
-            });
-        }
-        all
-    }
-
-    /// Changes attributes; with a size, frees what lies behind it.
-    pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        let shrinks = set.size.is_some_and(|size| size < inode.size() || size == 0);
-        let cut = match set.size.filter(|_| shrinks) {
-            Some(size) if self.orders_cut(inode, size)? => Some((size / BS) as u32),
-            _ => None,
-        };
-        self.journal.run(INODE, |h| {
-            h.work(if shrinks { Kind::Truncate } else { Kind::Attributes }.inodes() + costs().inode_dirty);
-            if shrinks {
-                self.orphan_add(h, number(inode.ino()))?;
-            }
-            if let Some(page) = cut {
-                h.cut_page(number(inode.ino()), page);
-            }
-            inode.update(|a| a.set(set, call.time));
-            if let Some(size) = set.size {
-                let mut s = inode.private::<Node>().state.lock();
-                s.disksize = size;
-                s.flush_on_close |= size == 0;
-            }
-            self.mark_inode(h, inode)
-        })?;
-        match set.size {
-            Some(size) if shrinks => self.cut(inode, size),
-            _ => Ok(()),
-        }
     }
 }

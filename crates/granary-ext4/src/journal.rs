@@ -31,22 +31,26 @@
 mod checkpoint;
 mod commit;
 mod handle;
+mod log;
 mod replay;
+mod state;
+mod tasks;
 
 pub(crate) use handle::Handle;
+use log::place;
 pub(crate) use replay::{Replay, replay};
+use state::{Checkpoint, Committing, Content, Running, State, Tracked};
 
 use crate::layout::corrupt;
-use crate::layout::journal::{LogSuper, REVOKES};
+use crate::layout::journal::REVOKES;
 use crate::options::JournalShare;
-use granary_device::{Port, Structure, Ticket};
-use granary_fs::{FsError, Result};
-use granary_kit::{Block, BlockCache};
+use granary_device::{Port, Ticket};
+use granary_fs::Result;
+use granary_kit::BlockCache;
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{costs, cpu, now};
-use granary_units::{Lpa, Nanos, Page};
-use rustc_hash::FxHashMap;
-use std::collections::{BTreeSet, VecDeque};
+use granary_units::{Nanos, Page};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// What the journal did since mount.
@@ -91,112 +95,6 @@ pub(crate) type Release = Box<dyn Fn(&[(u64, u32)]) + Send + Sync>;
 
 /// Starts writing pages of files, (inode, page), as far as they are dirty and lie where they are committed to lie. Begins no handle.
 pub(crate) type WriteCut = Box<dyn Fn(&BTreeSet<(u32, u32)>) -> Ticket + Send + Sync>;
-
-/// What is journalled.
-enum Content {
-    /// A metadata block, shared with the cache and pinned there.
-    Meta(Arc<Block>),
-    /// File data as the last handle left it.
-    Data(Page),
-}
-
-impl Content {
-    fn what(&self) -> Structure {
-        match self {
-            Content::Meta(block) => block.what(),
-            Content::Data(_) => Structure::Data,
-        }
-    }
-
-    /// The content now, as a page that later changes do not touch.
-    fn snapshot(&self) -> Page {
-        match self {
-            Content::Meta(block) => block.snapshot(),
-            Content::Data(page) => page.clone(),
-        }
-    }
-
-    /// No transaction knows it any more.
-    fn let_go(&self) {
-        if let Content::Meta(block) = self {
-            block.unpin();
-        }
-    }
-}
-
-/// A block that some transaction knows; numbers are transactions, 0 = none.
-struct Tracked {
-    content: Content,
-    running: u32,
-    committing: u32,
-    /// Last committed transaction with the block, while it is not home.
-    home: u32,
-    /// The running or committing transaction has freed it: what is in memory is not what was committed, and does not go home.
-    doomed: bool,
-}
-
-/// The transaction that operations join.
-struct Running {
-    tid: u32,
-    started: Nanos,
-    locked: bool,
-    /// Open handles.
-    updates: u32,
-    /// Credits of the open handles.
-    reserved: u32,
-    /// Blocks in the order in which they were first changed.
-    metas: Vec<u64>,
-    revoked: Vec<u64>,
-    /// Freed blocks that some transaction knows, without a revoke record (data journal).
-    forgotten: Vec<u64>,
-    freed: Vec<(u64, u32)>,
-    /// When the last ordered data is on the drive.
-    ordered: Nanos,
-    /// Pages of files, (inode, page), that the commit writes where they are dirty.
-    cut: BTreeSet<(u32, u32)>,
-}
-
-/// A committed transaction whose blocks are not all home.
-struct Checkpoint {
-    tid: u32,
-    /// Its first block in the log.
-    first: u32,
-    /// Blocks that wait for their home write on behalf of this transaction.
-    left: usize,
-    metas: Vec<u64>,
-}
-
-#[derive(Clone, Copy)]
-struct Committing {
-    tid: u32,
-    first: u32,
-    /// The flush of the commit block has been sent: data written from now on is not covered.
-    flushed: bool,
-}
-
-#[derive(Default)]
-struct State {
-    running: Option<Running>,
-    committing: Option<Committing>,
-    next_tid: u32,
-    committed: u32,
-    requested: u32,
-    tracked: FxHashMap<u64, Tracked>,
-    checkpoints: VecDeque<Checkpoint>,
-    /// Next log block to write.
-    head: u32,
-    /// Oldest log block that recovery needs, and its transaction.
-    tail: u32,
-    tail_tid: u32,
-    free: u32,
-    /// The superblock on media says that the log is empty.
-    marked_empty: bool,
-    /// When the first of the blocks that wait to go home came to wait.
-    dirty_since: Option<Nanos>,
-    stop: bool,
-    aborted: Option<FsError>,
-    stats: JournalStats,
-}
 
 pub(crate) struct Journal {
     port: Port,
@@ -435,122 +333,4 @@ impl Journal {
     pub fn stats(&self) -> JournalStats {
         self.state.lock().stats
     }
-
-    /// The commit task: commits what was asked for, and what is older than the interval.
-    pub fn commit_loop(&self) {
-        loop {
-            let mut s = self.state.lock();
-            loop {
-                if s.stop || s.aborted.is_some() {
-                    return;
-                }
-                let Some(r) = &s.running else {
-                    self.wake.wait(&mut s);
-                    continue;
-                };
-                let due = r.started.saturating_add(self.config.commit_interval);
-                if s.requested >= r.tid || now() >= due {
-                    break;
-                }
-                self.wake.wait_until(&mut s, due);
-            }
-            drop(s);
-            cpu(costs().context_switch);
-            if let Err(e) = self.commit() {
-                self.abort(e);
-            }
-        }
-    }
-
-    /// The flusher: writes blocks home that have waited long enough.
-    pub fn flush_loop(&self) {
-        loop {
-            let mut s = self.state.lock();
-            loop {
-                if s.stop || s.aborted.is_some() {
-                    return;
-                }
-                let Some(since) = s.dirty_since else {
-                    self.dirtied.wait(&mut s);
-                    continue;
-                };
-                // The flusher looks every `wake` and takes what has expired by then.
-                let wake = self.config.wake.0.max(1);
-                let due = Nanos(since.saturating_add(self.config.expire).0.div_ceil(wake) * wake);
-                if now() >= due {
-                    break;
-                }
-                self.dirtied.wait_until(&mut s, due);
-            }
-            drop(s);
-            cpu(costs().context_switch);
-            if let Err(e) = self.write_home(checkpoint::Which::All) {
-                self.abort(e);
-            }
-        }
-    }
-
-    /// Ends both tasks' loops.
-    pub fn stop(&self) {
-        self.state.lock().stop = true;
-        self.wake.notify_all();
-        self.dirtied.notify_all();
-    }
-
-    /// The drive failed: every further change is refused with its error.
-    fn abort(&self, error: FsError) {
-        let mut s = self.state.lock();
-        s.aborted.get_or_insert(error);
-        drop(s);
-        for c in [&self.wake, &self.done, &self.unlocked, &self.drained, &self.dirtied] {
-            c.notify_all();
-        }
-    }
-
-    /// Writes the journal's superblock.
-    fn write_super(&self, sequence: u32, start: u32, fua: bool) -> Result<()> {
-        let page = LogSuper { len: self.config.len, sequence, start }.page();
-        let mut s = self.state.lock();
-        s.stats.superblock_writes += 1;
-        s.stats.fua_writes += fua as u64;
-        drop(s);
-        let ticket = self.port.submit_write(Lpa(self.config.map[0].1), &[page], Structure::Journal)?;
-        if fua {
-            return self.wait_safe(ticket);
-        }
-        self.port.wait(ticket);
-        Ok(())
-    }
-
-    /// The log block `n` blocks after `at`.
-    fn after(&self, at: u32, n: u32) -> u32 {
-        let room = self.config.len - 1;
-        (at - 1 + n) % room + 1
-    }
-
-    /// Blocks from log block `from` up to `to`.
-    fn distance(&self, from: u32, to: u32) -> u32 {
-        let room = self.config.len - 1;
-        (to + room - from) % room
-    }
-
-    /// Starts writing pages into the log from block `at` on, in as few commands as the log's runs allow.
-    fn submit_log(&self, mut at: u32, mut pages: &[Page]) -> Result<granary_device::Ticket> {
-        let mut ticket = granary_device::Ticket::NONE;
-        while !pages.is_empty() {
-            let (lpa, run) = place(&self.config.map, at);
-            let n = (run as usize).min(pages.len());
-            ticket = ticket.and(self.port.submit_write(Lpa(lpa), &pages[..n], Structure::Journal)?);
-            pages = &pages[n..];
-            at = self.after(at, n as u32);
-        }
-        Ok(ticket)
-    }
-}
-
-/// The page of log block `at`, and how many log blocks from it on lie together.
-fn place(map: &[(u32, u64, u32)], at: u32) -> (u64, u32) {
-    let i = map.partition_point(|run| run.0 <= at) - 1;
-    let (first, lpa, len) = map[i];
-    (lpa + (at - first) as u64, first + len - at)
 }

@@ -31,6 +31,8 @@ use granary_fs::FsError;
 pub const BLOCK_SIZE: usize = 4096;
 /// Blocks in a group: one bitmap block covers them.
 pub const BLOCKS_PER_GROUP: u32 = 32768;
+/// Largest file: 2^32 - 1 blocks, the reach of 32-bit logical block numbers.
+pub const MAX_FILE_SIZE: u64 = (u32::MAX as u64) * 4096;
 
 /// A block's bytes.
 pub type BlockBytes = [u8; BLOCK_SIZE];

@@ -1,9 +1,10 @@
 //! [`Life`] of [`Ext4`]: mount, inodes in memory, unmount.
 
+use crate::fs::Ext4;
+use crate::layout::MAX_FILE_SIZE;
 use crate::layout::inode::ROOT_INO;
 use crate::layout::superblock::{CLEAN, CLEAN_LOOSE, DIRTY, Superblock};
 use crate::options::DataMode;
-use crate::{Ext4, MAX_FILE_SIZE};
 use granary_device::Structure;
 use granary_fs::{
     CachePolicy, Call, DirtyPages, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result,

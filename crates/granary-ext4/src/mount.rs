@@ -8,6 +8,7 @@
 //! so a power loss during recovery is just another power loss.
 
 use crate::alloc::Groups;
+use crate::fs::{Ext4, Recovery};
 use crate::geometry::Geometry;
 use crate::journal::{Journal, LogConfig, LogRuns, Replay, replay};
 use crate::layout::inode::{INODES_PER_BLOCK, RawInode};
@@ -15,9 +16,9 @@ use crate::layout::journal::LogSuper;
 use crate::layout::superblock::{CLEAN, CLEAN_LOOSE, DIRTY, Superblock};
 use crate::layout::{BLOCKS_PER_GROUP, corrupt, extent};
 use crate::mbcache::Known;
+use crate::node;
 use crate::options::{DataMode, MountOptions};
-use crate::orphan::Orphans;
-use crate::{Ext4, node};
+use crate::orphan::list::Orphans;
 use granary_device::{Port, Structure, Ticket};
 use granary_fs::{Ino, Inode, Result};
 use granary_kit::{Block, BlockCache};
@@ -25,23 +26,6 @@ use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_units::{Lpa, Page};
 use std::sync::Arc;
-
-/// What mount found and did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The file system had been unmounted: nothing to do.
-    pub clean: bool,
-    /// Transactions found complete in the journal.
-    pub transactions: u32,
-    /// Blocks replayed.
-    pub blocks: u32,
-    /// Copies left out because the block had been revoked.
-    pub revoked: u32,
-    /// Inodes without names that were freed.
-    pub orphans_freed: u32,
-    /// Inodes with names that were cut to their size.
-    pub orphans_cut: u32,
-}
 
 fn read_super(port: &Port) -> Result<Superblock> {
     let mut page = [Page::ZERO];
@@ -217,7 +201,7 @@ impl Ext4 {
             list.push(at);
             at = block.with(|b| RawInode::at(b, slot).next_orphan.get());
         }
-        self.orphans_adopt(&list);
+        self.orphans.lock().adopt(&list);
         for ino in list {
             let inode = Inode::new(Ino(ino as u64), self.load(Ino(ino as u64))?);
             if inode.attr().nlink == 0 {

@@ -3,8 +3,8 @@
 //! Each operation is one handle (an inode's end takes as many as its extents need), so each is atomic across a power
 //! loss. What can run out of space comes first; what cannot fail any more changes attributes in memory.
 
-use crate::Ext4;
 use crate::extents::Owner;
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::dirent;
 use crate::layout::htree::name_hash;

@@ -8,10 +8,10 @@
 //!
 //! `map` is taken inside a handle or without one, and no handle is started while it is held.
 
-use crate::Ext4;
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::inode::{EXTENTS, FIRST_INO, INODES_PER_BLOCK, ROOT_INO, ROOT_SIZE, RawInode};
-use crate::layout::{corrupt, extent};
+use crate::layout::{MAX_FILE_SIZE, corrupt, extent};
 use crate::ranges::Ranges;
 use granary_fs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, flag, mode};
 use granary_kit::xattr_string;
@@ -123,7 +123,7 @@ pub(crate) fn decode(raw: &RawInode, ino: u32, tid: u32) -> Result<Loaded> {
             return Err(corrupt(format!("inode {ino} has no extents")));
         }
         let whole_blocks = attr.size.is_multiple_of(4096) && attr.size > 0;
-        if kind == FileKind::Dir && attr.nlink > 0 && !whole_blocks || attr.size > crate::MAX_FILE_SIZE {
+        if kind == FileKind::Dir && attr.nlink > 0 && !whole_blocks || attr.size > MAX_FILE_SIZE {
             return Err(corrupt(format!("inode {ino} has a size of {}", attr.size)));
         }
     }

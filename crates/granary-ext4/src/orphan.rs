@@ -8,19 +8,12 @@
 //! On media it is a chain through the inodes, newest first; taking one out changes whoever points to it. The double
 //! links in memory find that one. Only this module writes `next_orphan` of a live inode.
 
-use crate::Ext4;
+pub(crate) mod list;
+
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::superblock::Superblock;
 use granary_fs::Result;
-use rustc_hash::FxHashMap;
-
-/// The list in memory. 0 = none.
-#[derive(Default)]
-pub(crate) struct Orphans {
-    head: u32,
-    /// Inode -> (newer, older).
-    links: FxHashMap<u32, (u32, u32)>,
-}
 
 impl Ext4 {
     fn set_last_orphan(&self, h: &mut Handle<'_>, ino: u32) -> Result<()> {
@@ -78,28 +71,5 @@ impl Ext4 {
             o.head = older;
         }
         Ok(())
-    }
-
-    /// Takes over the list that mount found, newest first.
-    pub(crate) fn orphans_adopt(&self, list: &[u32]) {
-        let mut o = self.orphans.lock();
-        o.head = list.first().copied().unwrap_or(0);
-        for (i, ino) in list.iter().enumerate() {
-            let newer = i.checked_sub(1).map_or(0, |j| list[j]);
-            let older = list.get(i + 1).copied().unwrap_or(0);
-            o.links.insert(*ino, (newer, older));
-        }
-    }
-
-    /// The inodes on the list, newest first.
-    pub(crate) fn orphan_list(&self) -> Vec<u32> {
-        let o = self.orphans.lock();
-        let mut list = Vec::new();
-        let mut at = o.head;
-        while let Some((_, older)) = o.links.get(&at) {
-            list.push(at);
-            at = *older;
-        }
-        list
     }
 }

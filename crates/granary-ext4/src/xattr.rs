@@ -14,9 +14,9 @@
 //! their own (`ea_inode`). A block that cannot be read is left where an inode leaves it, and stays marked in use: `check`
 //! finds it.
 
-use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
 use crate::file::owner;
+use crate::fs::Ext4;
 use crate::journal::Handle;
 use crate::layout::inode::{EXTENTS, XATTR_ROOM};
 use crate::layout::{corrupt, xattr};

@@ -11,7 +11,7 @@
 //!
 //! It does *not* repair. Reserved blocks without data (NEW_ADDR) are in order anywhere, as in the kernel.
 
-use crate::F2fs;
+use crate::fs::F2fs;
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::dentry::{BLOCK, bucket, level_of, name_hash};
 use crate::layout::nat::NatEntry;

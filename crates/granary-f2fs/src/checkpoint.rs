@@ -9,7 +9,7 @@
 //! segments (the daemon), no free segments but dead ones (gc.rs).
 //! The pack goes to the place that the last one did not take. An error leaves the file system read-only.
 
-use crate::F2fs;
+use crate::fs::F2fs;
 use crate::layout::checkpoint::{COMPACT, Checkpoint, LogPlace, ORPHANS_PER_BLOCK, UMOUNT, encode_orphans};
 use crate::layout::nat::{NAT_ENTRY, NatEntry};
 use crate::layout::node::{COLD, Footer, is_direct};

@@ -1,10 +1,11 @@
 //! [`Data`] of [`F2fs`]: the bytes of its files.
 
 use crate::file::blocks_of;
+use crate::fs::F2fs;
 use crate::node::node;
 use crate::nodes::Batch;
+use crate::options::InPlace;
 use crate::segs::log;
-use crate::{F2fs, InPlace};
 use granary_fs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 use granary_kit::direct;
 use granary_units::{Dest, Page, Payload};

@@ -13,8 +13,8 @@
 //! Positions of `readdir` are block times 214 plus slot; entries never move (inline ones keep their slots when they
 //! get a block), so positions stay valid.
 
-use crate::F2fs;
 use crate::cache::CachedBlock;
+use crate::fs::F2fs;
 use crate::layout::dentry::{BLOCK, Form, Found, INLINE, bucket, name_hash};
 use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, XATTR_AT};
 use crate::layout::{BLOCK_SIZE, BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real, put32};

@@ -8,7 +8,7 @@
 //! A run is taken and told under the lock of the segments, so that nobody writes one of its blocks before.
 //! Source: the kernel's `issue_discard_thread`, `__init_discard_policy` (DPOLICY_BG, DPOLICY_UMOUNT).
 
-use crate::F2fs;
+use crate::fs::F2fs;
 use granary_sim::{Signal, Stopper};
 use granary_units::Lpa;
 use std::sync::Weak;

@@ -1,6 +1,6 @@
 //! What others know of F2FS.
 
-use crate::{InPlace, MkfsOptions, MountOptions};
+use crate::options::{InPlace, MkfsOptions, MountOptions};
 use granary_device::{Devices, Need};
 use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, too_short};
 use granary_fs::{FileSystem, FsEntry, Options, Result};

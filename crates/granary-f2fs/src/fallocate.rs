@@ -13,8 +13,8 @@
 //!
 //! Source: the kernel's `f2fs_expand_inode_data`, `f2fs_punch_hole` and `f2fs_zero_range` (fs/f2fs/file.c).
 
-use crate::F2fs;
 use crate::file::{BS, blocks_of};
+use crate::fs::F2fs;
 use crate::layout::node::{NODE_ADDRS, addr, addr_at};
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};

@@ -9,6 +9,10 @@
 //! Invariants: no pointer names a block whose data is not on the drive; the size on media (`disksize`) grows with the
 //! data. Both under the inode lock, so that a block is not moved by cleaning while it is written.
 
+mod in_place;
+mod read;
+
+use crate::fs::F2fs;
 use crate::fs_write::Blocks;
 use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, XATTR_AT};
 use crate::layout::summary::Summary;
@@ -17,8 +21,7 @@ use crate::node::{Node, node};
 use crate::nodes::Batch;
 use crate::segs::log;
 use crate::tree::Dnode;
-use crate::{F2fs, InPlace};
-use granary_device::{Structure, Ticket};
+use granary_device::Structure;
 use granary_fs::{Call, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use granary_kit::work::Kind;
 use granary_sim::sync::RwLockReadGuard;
@@ -151,33 +154,6 @@ impl F2fs {
         if changed {
             self.mark_inode(inode, false);
         }
-    }
-
-    /// Whether overwrites of so many pages go in place.
-    fn in_place(&self, pages: usize, why: WriteBackCause) -> bool {
-        match self.options.in_place {
-            InPlace::Force => true,
-            InPlace::Auto if self.force_in_place => true,
-            InPlace::Never => false,
-            InPlace::Ssr => self.fills_holes(),
-            InPlace::Util => self.is_mostly_used(),
-            InPlace::SsrUtil => self.fills_holes() && self.is_mostly_used(),
-            InPlace::Fsync | InPlace::Auto => {
-                why == WriteBackCause::Sync && pages <= self.options.min_fsync_blocks as usize
-            }
-        }
-    }
-
-    /// `f2fs_need_SSR`.
-    fn fills_holes(&self) -> bool {
-        let segs = self.segs.lock();
-        segs.free_count <= segs.ssr_below
-    }
-
-    /// More than `min_ipu_util` percent.
-    fn is_mostly_used(&self) -> bool {
-        let s = self.space.lock();
-        s.valid * 100 > s.user * 70
     }
 
     /// Some of the `all` pages that are to be written.
@@ -353,56 +329,6 @@ impl F2fs {
         stats.out_of_place += moved.len() as u64;
         stats.in_place += (written - moved.len()) as u64;
         Ok(())
-    }
-
-    /// Reads consecutive pages; holes are zeros. Takes no lock: where a checkpoint went by meanwhile a block may have
-    /// been used again, so everything is read once more.
-    pub(crate) fn read_run(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
-        let node = node(inode);
-        loop {
-            let before = self.last.lock().version;
-            if node.state.lock().is_inline() {
-                out.fill(Page::ZERO);
-                if first == 0 && !out.is_empty() {
-                    let entry = self.inode_node(node.ino)?;
-                    let mut bytes = [0; BLOCK_SIZE];
-                    let inline = entry.with(|b| {
-                        bytes[..INLINE_BYTES].copy_from_slice(&b[INLINE_AT..INLINE_AT + INLINE_BYTES]);
-                        b[3] & INLINE_DATA != 0
-                    });
-                    if !inline {
-                        continue;
-                    }
-                    out[0] = Page::from_bytes(&bytes);
-                }
-                return Ok(());
-            }
-            let addrs = self.addrs(node.ino, first, out.len())?;
-            let ticket = self.read_addrs(&addrs, out)?;
-            self.port.wait(ticket);
-            if self.last.lock().version == before {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Starts reading blocks, neighbours in one command.
-    pub(crate) fn read_addrs(&self, addrs: &[u32], out: &mut [Page]) -> Result<Ticket> {
-        let (mut ticket, mut at) = (Ticket::NONE, 0);
-        for run in addrs.chunk_by(|a, b| if is_real(*a) { a + 1 == *b && is_real(*b) } else { !is_real(*b) })
-        {
-            let part = &mut out[at..at + run.len()];
-            at += run.len();
-            if !is_real(run[0]) {
-                part.fill(Page::ZERO);
-                continue;
-            }
-            if !self.geo.in_main(run[0]) || !self.geo.in_main(run[run.len() - 1]) {
-                return Err(crate::layout::corrupt(format!("a pointer to block {}", run[0])));
-            }
-            ticket = ticket.and(self.port.submit_read(Lpa(run[0] as u64), part, Structure::Data)?);
-        }
-        Ok(ticket)
     }
 
     /// Changes attributes; with a size, frees what lies behind it.

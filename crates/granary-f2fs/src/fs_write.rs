@@ -17,8 +17,8 @@
 //!
 //! Source: PebbleSSD section 5.2.
 
-use crate::F2fs;
 use crate::file::BS;
+use crate::fs::F2fs;
 use crate::layout::summary::Summary;
 use crate::layout::{NULL_ADDR, corrupt, is_real};
 use crate::node::{Node, node};

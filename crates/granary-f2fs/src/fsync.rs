@@ -16,11 +16,12 @@
 //! as changed, too, that a file was renamed away from, or that lost a name of something that lives on.
 
 use crate::cache::CachedBlock;
+use crate::fs::F2fs;
 use crate::given::Unclear;
 use crate::layout::forward::{Cuts, Renamed, renamed, set_renamed};
 use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, is_direct, name};
-use crate::node::{Node, node};
-use crate::{F2fs, FsyncMode, Unsynced};
+use crate::node::{Node, Unsynced, node};
+use crate::options::FsyncMode;
 use granary_fs::{FileKind, Inode, Result};
 use granary_sim::sleep_until;
 use std::cell::Cell;

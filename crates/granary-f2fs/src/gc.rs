@@ -10,7 +10,7 @@
 //! free after a checkpoint, or as many are left as that checkpoint may take; then the checkpoint. Background
 //! (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
 
-use crate::F2fs;
+use crate::fs::F2fs;
 use crate::layout::node::{Footer, addr, addrs, decode, first_index};
 use crate::layout::summary::Summary;
 use crate::layout::{BlockBytes, NULL_ADDR};

@@ -1,8 +1,8 @@
 //! [`Life`] of [`F2fs`]: mount, inodes in memory, unmount.
 
-use crate::layout::node::ROOT_INO;
-use crate::node::node;
-use crate::{F2fs, MAX_FILE_SIZE, Unsynced};
+use crate::fs::F2fs;
+use crate::layout::node::{MAX_FILE_SIZE, ROOT_INO};
+use crate::node::{Unsynced, node};
 use granary_fs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -10,6 +10,7 @@
 use crate::cache::LogicalCache;
 use crate::checkpoint::JOURNAL_AT;
 use crate::flush::Flusher;
+use crate::fs::{F2fs, LastCheckpoint, Memory, Recovery, Space, Stats};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{COMPACT, Checkpoint, UMOUNT, parse_orphans};
 use crate::layout::nat::{NAT_ENTRY, NAT_JOURNAL, NatEntry};
@@ -20,7 +21,7 @@ use crate::layout::{BLOCK_SIZE, BlockBytes, bit, corrupt, le16, le32, superblock
 use crate::nat::Nat;
 use crate::options::MountOptions;
 use crate::segs::{Seg, Segs};
-use crate::{F2fs, LastCheckpoint, Memory, Space, Stats, discard, gc};
+use crate::{discard, gc};
 use granary_device::vendor::pebble::{Bam, REMAP_KEEP};
 use granary_device::{DriveError, Port, Structure, Ticket};
 use granary_fs::Result;
@@ -31,25 +32,6 @@ use granary_units::{Bytes, Lpa, Nanos, Page};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-
-/// What mount found and did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The file system had been unmounted and nothing was fsynced since.
-    pub clean: bool,
-    /// Version of the checkpoint found.
-    pub version: u64,
-    /// Inodes without names that were freed.
-    pub orphans: u32,
-    /// Nodes found behind the checkpoint in the warm log.
-    pub nodes: u32,
-    /// Inodes rolled forward.
-    pub files: u32,
-    /// Names entered.
-    pub names: u32,
-    /// Blocks taken over from BAM.
-    pub told: u32,
-}
 
 /// Locks of inodes; two inodes that share one wait for each other now and then.
 const STRIPES: usize = 4096;

@@ -3,8 +3,8 @@
 //! Each operation changes nodes and directory blocks in memory under the checkpoint lock, so a checkpoint has all of
 //! it or nothing. What can run out of space comes first.
 
-use crate::F2fs;
 use crate::dir::make_empty;
+use crate::fs::F2fs;
 use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
 use crate::layout::dentry::BLOCK;
 use crate::layout::node::{

@@ -8,8 +8,8 @@
 //! warm log from block to block, and an fsync waits until every node before its own is there
 //! (`f2fs_wait_on_node_pages_writeback`).
 
-use crate::F2fs;
 use crate::cache::CachedBlock;
+use crate::fs::F2fs;
 use crate::layout::node::{COLD, FSYNC, Footer, XATTR_PLACE, is_direct};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};

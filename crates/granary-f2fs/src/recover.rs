@@ -13,7 +13,7 @@
 //! The kernel applies all copies up to the last mark in order, with the same end; but it finds freed nodes again, and loses a
 //! file that was renamed and whose name another has.
 
-use crate::F2fs;
+use crate::fs::{F2fs, Recovery};
 use crate::layout::forward::{Cuts, Renamed, renamed};
 use crate::layout::node::{
     ADDRS_AT, DENTRY, FOOTER, FSYNC, Footer, INLINE_DATA, LOST_PARENT, NIDS_AT, XATTR_AT, XATTR_PLACE, addr,
@@ -22,7 +22,6 @@ use crate::layout::node::{
 use crate::layout::summary::Summary;
 use crate::layout::xattr;
 use crate::layout::{BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real};
-use crate::mount::Recovery;
 use crate::node::{Node, node};
 use crate::segs::log;
 use granary_device::Structure;

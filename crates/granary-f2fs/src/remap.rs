@@ -12,7 +12,7 @@
 //!
 //! Source: PebbleSSD sections 4.2.1 and 5.2 (F2FS-opt).
 
-use crate::F2fs;
+use crate::fs::F2fs;
 use granary_device::vendor::pebble::Bam;
 use granary_device::{DriveError, RemapRange};
 use granary_fs::Result;

@@ -5,8 +5,8 @@
 //!   pointer: 0 hole | NEW_ADDR reserved, reads as zeros | block
 //! ```
 
-use crate::F2fs;
 use crate::cache::CachedBlock;
+use crate::fs::F2fs;
 use crate::layout::forward::Cut;
 use crate::layout::node::{
     self, ADDRS_AT, Footer, INODE_ADDRS, MAX_BLOCKS, NIDS_AT, NODE_ADDRS, Path, addr, addr_at, addrs, used,

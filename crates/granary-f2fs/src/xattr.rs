@@ -10,8 +10,8 @@
 //!
 //! Source: the kernel's fs/f2fs/xattr.c (`read_all_xattrs`, `write_all_xattrs`).
 
-use crate::F2fs;
 use crate::cache::CachedBlock;
+use crate::fs::F2fs;
 use crate::layout::node::{Footer, XATTR_PLACE};
 use crate::layout::xattr;
 use crate::node::{Node, node};

@@ -13,27 +13,20 @@
 //! checks must be clean: a number from a broken run is worth nothing.
 
 use crate::error::LabError;
-use crate::phase::{Snapshot, phase};
-use crate::record::{
-    Amplification, Bytes2, Cleaning, OpType, Ops, PageCache, Period, Processors, RECORD_VERSION, Record,
-};
-use crate::warnings;
+use crate::phase::Snapshot;
+use crate::record::{Cleaning, Period, Processors, Record};
 use granary_bench::memory;
-use granary_bench::{BenchError, Precondition, Recorded};
-use granary_device::{Devices, Role};
+use granary_device::Role;
 use granary_fs::{CachePolicy, Caller, Cred, Entrance, FsError};
-use granary_mssd::{DriveConfig, Mssd};
+use granary_mssd::DriveConfig;
 use granary_sim::{World, WorldConfig, now, sleep_until};
+use granary_testbed::Testbed;
 use granary_testbed::registry::{self, FsEntry};
-use granary_testbed::{Testbed, figures};
 use granary_trace::drive::Phase;
-use granary_trace::drive::native::Header;
-use granary_units::{Nanos, PAGE_SIZE};
+use granary_units::Nanos;
 use granary_vfs::{Process, Vfs};
 use granary_workload::Workload;
-use granary_workload::run::{
-    Clients, Finish, Outcome, ProcessId, Progress, ProgressFn, Run, RunError, RunOptions,
-};
+use granary_workload::run::{Clients, Outcome, ProcessId, Progress, ProgressFn, Run, RunError, RunOptions};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,6 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 mod cleaning;
+mod record;
 mod room;
 
 /// Called with the progress of a run; from the thread that runs it.
@@ -310,140 +304,10 @@ impl Experiment {
         what
     }
 
-    fn recorded(
-        &self,
-        config: &DriveConfig,
-        drive: &Arc<Mssd>,
-    ) -> Result<Option<Arc<Recorded<Mssd>>>, BenchError> {
-        let Some(path) = &self.record else { return Ok(None) };
-        let header = Header {
-            granary: env!("CARGO_PKG_VERSION").to_owned(),
-            source: self.what(),
-            testbed: self.testbed.name.clone(),
-            set: self.set.clone(),
-            seed: self.seed,
-            precondition: Precondition::None.to_string(),
-            drive: config.clone(),
-        };
-        Ok(Some(Arc::new(Recorded::create(path, &header, drive.clone())?)))
-    }
-
-    /// A clean end, and clean checks: of the file system while mounted, and of the drive.
-    fn verify(&self, vfs: &Arc<Vfs>, devices: &Devices) -> Result<(), LabError> {
-        let name = &self.fs;
-        let found = vfs.check().map_err(LabError::fs(name, "check"))?;
-        if let Some(first) = found.first() {
-            return Err(LabError::run(name, "check", format!("{} violations; first: {first}", found.len())));
-        }
-        vfs.unmount().map_err(LabError::fs(name, "check"))?;
-        devices
-            .check()
-            .map_err(|found| LabError::run(name, "check", format!("devices: {}", found.join("; "))))
-    }
-
     /// The SSD, where the file system uses one.
     fn ssd_of(&self, fs: &FsEntry) -> Option<DriveConfig> {
         let roles = self.testbed.roles_for(fs).ok()?;
         roles.contains(&Role::Ssd).then(|| self.testbed.ssd_for(Some(fs)).ok())?
-    }
-
-    fn record(&self, fs: &'static FsEntry, finished: Finished) -> Record {
-        let Finished {
-            outcome,
-            snapshots: [start, ready, done, drained],
-            cache_policy,
-            cache,
-            cleaning,
-            inside,
-            memory,
-        } = finished;
-        let run = phase(&ready, &done);
-        let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
-        let virtual_s = outcome.elapsed.as_secs_f64();
-        let host_cores = Processors {
-            count: self.testbed.host.cores as u64,
-            busy_s: done.cpu_since(&ready).as_secs_f64(),
-        };
-        let by_type = outcome
-            .ops
-            .iter()
-            .map(|(name, op)| {
-                let h = &op.latency;
-                let stats = OpType {
-                    kind: op.kind.to_owned(),
-                    counted: op.counted,
-                    count: op.count,
-                    mean_ns: h.mean().0,
-                    p50_ns: h.quantile(0.5).0,
-                    p95_ns: h.quantile(0.95).0,
-                    p99_ns: h.quantile(0.99).0,
-                    max_ns: h.max().0,
-                    histogram: if self.workload.latency_histogram {
-                        h.by_powers_of_two().into_iter().map(<[u64; 2]>::from).collect()
-                    } else {
-                        Vec::new()
-                    },
-                };
-                (name.clone(), stats)
-            })
-            .collect();
-        let mut record = Record {
-            v: RECORD_VERSION,
-            granary: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: self.commit.clone(),
-            workload: self.workload.name.clone(),
-            workload_hash: self.origin.workload_hash.clone(),
-            vars: self.origin.vars.clone(),
-            scale: self.scale,
-            fs: self.fs.clone(),
-            testbed: self.testbed.name.clone(),
-            testbed_file: self.origin.testbed_file.clone(),
-            testbed_hash: self.testbed.hash(),
-            set: self.set.clone(),
-            seed: self.seed,
-            threads: self.workload.threads(),
-            virtual_s,
-            ended_by: outcome.finished_because.to_string(),
-            cut_short: outcome.finished_because == Finish::Interrupt,
-            ops: Ops {
-                total: outcome.total_ops,
-                per_s: if virtual_s > 0.0 { outcome.total_ops as f64 / virtual_s } else { 0.0 },
-                by_type,
-            },
-            amplification: Amplification::of(&run.host, &app),
-            app,
-            host: run.host,
-            flash: run.flash,
-            firmware: done.firmware_since(&ready),
-            devices: done.devices_since(&ready),
-            processors: [("host", Some(host_cores)), ("device", inside)]
-                .into_iter()
-                .filter_map(|(name, cores)| Some((name.to_owned(), cores?)))
-                .collect(),
-            memory: memory
-                .into_iter()
-                .chain([("host.page_cache", cache.0 * PAGE_SIZE as u64)])
-                .map(|(name, bytes)| (name.to_owned(), bytes))
-                .collect(),
-            setup: phase(&start, &ready),
-            drain: phase(&done, &drained),
-            cleaning,
-            changed_lines: self.changed_lines,
-            page_cache: PageCache { pages: cache.0, most_duplicates: cache.1 },
-            periods: outcome.periods.iter().map(period).collect(),
-            messages: outcome.messages.clone(),
-            warnings: Vec::new(),
-        };
-        let judge =
-            warnings::Run { fs, cache: cache_policy, testbed: &self.testbed, workload: &self.workload };
-        record.warnings = self.origin.notes.clone();
-        if record.cut_short {
-            let so_far = "cut short by an interrupt: the figures are of what was done until then, another run ends elsewhere";
-            record.warnings.insert(0, so_far.to_owned());
-        }
-        record.warnings.extend(figures::of_run(&self.ssd_of(fs), Some(&self.testbed.host)));
-        record.warnings.extend(judge.warnings(&record, &outcome.warnings));
-        record
     }
 }
 
@@ -453,105 +317,4 @@ fn period(of: &granary_workload::run::Period) -> Period {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Bytes of file data and of inodes that a workload reads, whose files were just written, with `prologue`.
-    fn reads(fs: &str, prologue: &str) -> (u64, u64) {
-        let record = run(fs, prologue, &[]);
-        let of = |what: &str| record.host.block.read_bytes.get(what).copied().unwrap_or(0);
-        (of("data"), of("inode"))
-    }
-
-    /// A run of 150 reads on the changed testbed.
-    fn run(fs: &str, prologue: &str, sets: &[String]) -> Record {
-        experiment(fs, prologue, sets).run(None).expect("runs")
-    }
-
-    fn experiment(fs: &str, prologue: &str, sets: &[String]) -> Experiment {
-        let text = format!(
-            "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
-             define process name=p,instances=1\n{{\nthread name=t,memsize=1m,instances=1\n{{\n\
-             flowop openfile name=o,filesetname=set,fd=1\n\
-             flowop readwholefile name=r,fd=1,iosize=1m\n\
-             flowop closefile name=c,fd=1\n\
-             flowop finishoncount name=f,value=150\n}}\n}}\n\
-             create files\n{prologue}run 60\n"
-        );
-        Experiment {
-            workload: Workload::parse("cold", &text, &[]).expect("a workload"),
-            scale: 1.0,
-            fs: fs.to_owned(),
-            testbed: Testbed::load("bytefs-emulator", sets).expect("valid"),
-            set: sets.to_vec(),
-            origin: Origin::default(),
-            seed: 1,
-            commit: String::new(),
-            record: None,
-            changed_lines: 0.0,
-            then_clean: None,
-            then_overwrite: false,
-        }
-    }
-
-    /// One drive write is every page once, and what gc copies is beside it.
-    #[test]
-    fn a_cleaned_drive_is_written_once_more() {
-        let sets = ["drive.flash.geometry.channels=4", "drive.flash.geometry.ways=4"];
-        let sets: Vec<String> =
-            sets.into_iter().chain(["drive.flash.geometry.blocks_per_plane=40"]).map(str::to_owned).collect();
-        let plain = experiment("f2fs", "", &sets);
-        let pages = plain.testbed.ssd().expect("an SSD").pages();
-        let cleaned = Experiment { then_clean: Some(Nanos::ZERO), then_overwrite: true, ..plain };
-        let written = cleaned.run(None).expect("runs").cleaning.and_then(|c| c.overwrite).expect("written");
-        assert_eq!(written.host.written(), pages * 4096);
-        assert_eq!(written.flash.program_pages.get("host"), Some(&pages));
-    }
-
-    #[test]
-    fn who_has_no_log_to_clean_is_told_so() {
-        let cleaned = Experiment { then_clean: Some(Nanos::from_secs(1)), ..experiment("ext4", "", &[]) };
-        let said = cleaned.run(None).expect_err("ext4 has no log").to_string();
-        assert!(said.contains("ext4 has no log to clean") && said.contains("f2fs"), "{said}");
-    }
-
-    #[test]
-    fn a_record_says_what_its_testbeds_values_contradict() {
-        let sets = ["blocks_per_plane=110", "over_provisioning_permille=10"].map(str::to_owned);
-        let said = run("ext4", "", &sets).warnings.join("\n");
-        assert!(said.contains("over_provisioning_permille: 1 % are stated, 8.9 % it is"), "{said}");
-        assert!(!run("ext4", "", &[]).warnings.join("\n").contains("drive."));
-    }
-
-    /// Threads of one instance are one process to the file system; another instance is another.
-    #[test]
-    fn threads_of_an_instance_share_its_process() {
-        let told = World::default().run(|| {
-            let fs = registry::find("ext4").expect("registered");
-            let testbed = Testbed::load("bytefs-emulator", &[]).expect("valid");
-            let devices = testbed.devices(fs).expect("devices");
-            registry::mkfs(fs, &devices).expect("formats");
-            let mounted = registry::mount(fs, &devices, &testbed, false).expect("mounts");
-            let clients = Processes::new(Vfs::mount(mounted, testbed.host.vfs).expect("mounts"));
-            let of = |name, instance, thread: &str| {
-                clients.client(ProcessId { name, instance }, thread).caller().clone()
-            };
-            [of("p", 1, "p-1/t-1"), of("p", 1, "p-1/t-2"), of("p", 2, "p-2/t-1"), of("q", 1, "q-1/t-1")]
-        });
-        let told = told.expect("no deadlock");
-        assert_eq!(told[0], told[1]);
-        assert!(told.iter().all(|caller| caller.cred == Cred::ROOT && caller.process > 0));
-        let numbers: std::collections::BTreeSet<u32> = told.iter().map(|caller| caller.process).collect();
-        assert_eq!(numbers.len(), 3, "{told:?}");
-    }
-
-    #[test]
-    fn drop_caches_in_the_prologue_makes_the_run_begin_cold() {
-        for fs in ["bytefs", "ext4", "f2fs"] {
-            assert_eq!(reads(fs, "system \"sync\"\n"), (0, 0), "{fs} finds all in memory");
-            let cold = "system \"sync\"\nsystem \"echo 3 > /proc/sys/vm/drop_caches\"\n";
-            let (data, inodes) = reads(fs, cold);
-            assert!(data >= 16 << 10 && inodes > 0, "{fs} reads {data} B of data, {inodes} B of inodes");
-        }
-    }
-}
+mod tests;

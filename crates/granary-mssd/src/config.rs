@@ -10,13 +10,17 @@
 //! A configuration that [`DriveConfig::validate`] accepts makes a working drive.
 //! It does *not* hold workload or host parameters.
 
+mod bam;
 mod mode;
+mod validate;
 
+pub use bam::BamConfig;
+use bam::{bam_names, entries_for};
 pub use mode::Mode;
+pub use validate::ConfigError;
 
-use crate::bam::space::BamSpace;
 use granary_flash::{FtlConfig, Geometry, NandTiming};
-use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
+use granary_units::{Bytes, LINE_SIZE, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// A whole drive.
@@ -228,99 +232,6 @@ fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
-/// Byte-addressable metadata in persistent memory: FS_WRITE, REMAP, BAM_RESET, BAM_READ, BAM_NAMES (PebbleSSD section 4.2).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BamConfig {
-    /// Persistent memory of the drive; all tables and `other` must fit.
-    #[serde(default = "bam_memory")]
-    pub memory: Bytes,
-    /// Firmware structures beside the tables.
-    #[serde(default = "bam_other")]
-    pub other: Bytes,
-    /// Entries of the file-offset table: pages that FS_WRITE can bring between two resets.
-    #[serde(default = "bam_entries")]
-    pub entries: u32,
-    /// Files that can have entries at the same time.
-    #[serde(default = "bam_files")]
-    pub files: u32,
-    /// Second names that pages can have at the same time (REMAP keep). 0, and where left out: the firmware has no REMAP keep, and
-    /// its entries do not say how much of a page is the file's, as before there was either.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub names: u32,
-    /// Processor time of each entry that is appended or read, on top of the command's.
-    #[serde(default = "bam_entry_cost")]
-    pub entry_cost: Nanos,
-    /// Processor time of each page that is remapped, on top of the command's.
-    #[serde(default = "bam_remap_cost")]
-    pub remap_cost: Nanos,
-}
-
-impl Default for BamConfig {
-    /// The paper's sizes.
-    fn default() -> BamConfig {
-        BamConfig {
-            memory: bam_memory(),
-            other: bam_other(),
-            entries: bam_entries(),
-            files: bam_files(),
-            names: bam_names(),
-            entry_cost: bam_entry_cost(),
-            remap_cost: bam_remap_cost(),
-        }
-    }
-}
-
-impl BamConfig {
-    /// Slots of the inode table: at most half of them are in use.
-    pub fn file_slots(&self) -> u64 {
-        (self.files as u64 * 2).next_power_of_two()
-    }
-}
-
-/// 2 GB (PebbleSSD section 4.1).
-fn bam_memory() -> Bytes {
-    Bytes::gib(2)
-}
-
-/// 205 MB: what is left of the conventional firmware's 35 % of 2 GB beside the L2P table (PebbleSSD section 6.5).
-fn bam_other() -> Bytes {
-    Bytes::mib(205)
-}
-
-/// 2^24, 64 GiB of pages: half a minute at the 2.2 GB/s of four lanes of PCIe 3.0, the shortest interval between F2FS's
-/// background checkpoints. The paper has one for each page of the drive (section 6.5), without a way to move them.
-fn bam_entries() -> u32 {
-    1 << 24
-}
-
-/// 2^20, 4 GiB of pages: 2048 segments of F2FS that are cleaned between two checkpoints, all blocks valid. With 12 B each they
-/// fit into what 512 GB of flash leave of the 2 GB beside the other tables, 19 MB (PebbleSSD section 6.5).
-fn bam_names() -> u32 {
-    1 << 20
-}
-
-/// One for each page, where that is not more than by default.
-fn entries_for(pages: u64) -> u32 {
-    u32::try_from(pages).map_or(bam_entries(), |pages| pages.min(bam_entries()))
-}
-
-/// 1 million files open for writing (PebbleSSD section 6.5).
-fn bam_files() -> u32 {
-    1 << 20
-}
-
-/// 200 ns: 100 cycles at 500 MHz (PebbleSSD section 4.1) for one 16 B entry and the link to it, which the processor has to
-/// fetch from the DRAM into its data memory and put back; "minimal" in section 6.2.
-fn bam_entry_cost() -> Nanos {
-    Nanos(200)
-}
-
-/// 400 ns: 200 cycles at 500 MHz for two L2P and two P2L entries, likewise.
-fn bam_remap_cost() -> Nanos {
-    Nanos(400)
-}
-
 /// 256 MB log or cache (section 4.3 and 5.1).
 fn dram_256m() -> Bytes {
     Bytes::mib(256)
@@ -370,30 +281,6 @@ fn line_cost() -> Nanos {
 /// 0.9 s to load the whole SSD DRAM (section 5.5, 1 GB prototype).
 fn power_on() -> Nanos {
     Nanos::from_millis(900)
-}
-
-/// Largest part of a drive's DRAM: twice what a drive of 128 TB needs for its map. All parts together have places of 39 bits in
-/// an image (SPEC 1.5).
-const MOST_DRAM: Bytes = Bytes::gib(256);
-
-/// Why a configuration makes no drive.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A value outside its range.
-    #[error("drive configuration: {field} {why}")]
-    Value {
-        /// Path of the field, as in the testbed file.
-        field: &'static str,
-        /// What is wrong and what would be right.
-        why: String,
-    },
-    /// The flash part.
-    #[error("drive configuration: {0}")]
-    Flash(#[from] granary_flash::FlashError),
-}
-
-fn refuse(field: &'static str, why: impl Into<String>) -> Result<(), ConfigError> {
-    Err(ConfigError::Value { field, why: why.into() })
 }
 
 impl DriveConfig {
@@ -535,137 +422,6 @@ impl DriveConfig {
     pub fn pages(&self) -> u64 {
         self.flash.capacity_pages()
     }
-
-    /// Checks every range.
-    ///
-    /// # Errors
-    /// The first field that is out of range, with what to change.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        self.flash.validate()?;
-        let l = &self.link;
-        for (field, bandwidth) in
-            [("link.read_bandwidth", l.read_bandwidth), ("link.write_bandwidth", l.write_bandwidth)]
-        {
-            if bandwidth.0 < 1_000_000 {
-                refuse(field, "is in bytes per second and must be at least 1 MB/s")?;
-            }
-        }
-        if l.tlp_overhead.0 > 4096 {
-            refuse("link.tlp_overhead", "is more than a page: give bytes per packet, for example 24")?;
-        }
-        if l.wc_buffers == 0 {
-            refuse("link.wc_buffers", "must be at least 1")?;
-        }
-        if l.posted_lines == 0 {
-            refuse("link.posted_lines", "must be at least 1")?;
-        }
-        if l.nvme.max_transfer == 0 {
-            refuse("link.nvme.max_transfer", "must be at least 1 page")?;
-        }
-        let f = &self.firmware;
-        if f.cores == 0 {
-            refuse("firmware.cores", "must be at least 1")?;
-        }
-        self.validate_plain()?;
-        if let Some(bam) = &f.bam {
-            self.validate_bam(bam)?;
-        }
-        if f.clock_mhz == 0 || f.rated_mhz == 0 {
-            refuse("firmware.clock_mhz", "and rated_mhz must be at least 1")?;
-        }
-        let buffered = f.write_buffer.0 / PAGE_SIZE as u64;
-        if buffered < 2 || f.write_buffer > MOST_DRAM {
-            let why = format!("must hold at least 2 pages (8KiB), and at most {MOST_DRAM}");
-            refuse("firmware.write_buffer", why)?;
-        }
-        // For both modes: a testbed's drive is used in either.
-        if f.cache.0 < 4 * PAGE_SIZE as u64 || f.cache > MOST_DRAM {
-            refuse("firmware.cache", format!("must hold at least 4 pages (16KiB), and at most {MOST_DRAM}"))?;
-        }
-        self.validate_log()
-    }
-
-    /// What only plain SSDs have.
-    fn validate_plain(&self) -> Result<(), ConfigError> {
-        let f = &self.firmware;
-        let large = self.flash.unit_pages() > 1;
-        if (large || f.volatile_cache) && f.mode == Mode::Log {
-            refuse(
-                "firmware.mode",
-                "is the write log's, which keeps what it takes, and merges pages of 4 KiB: no volatile_cache, no mapping_unit",
-            )?;
-        }
-        if (large || f.volatile_cache) && self.acknowledges() == WriteAck::Program {
-            refuse(
-                "firmware.write_ack",
-                "must be \"buffer\" with a volatile_cache or a larger mapping_unit",
-            )?;
-        }
-        if f.volatile_cache && f.bam.is_some() {
-            refuse(
-                "firmware.volatile_cache",
-                "forgets pages whose entries in BAM stay, and FS_WRITE is durable when it completes: leave one of the two away",
-            )?;
-        }
-        if large && f.cache.0 < 4 * self.flash.mapping_unit.0 {
-            refuse("firmware.cache", "must hold at least four mapping units")?;
-        }
-        if f.flush_cost > Nanos::ZERO && !f.volatile_cache {
-            refuse("firmware.flush_cost", "is of a volatile_cache: without one FLUSH has nothing to do")?;
-        }
-        if f.tears_pages && !f.volatile_cache {
-            refuse("firmware.tears_pages", "is of a volatile_cache: what capacitors keep is whole")?;
-        }
-        if f.flush_cost > Nanos::from_secs(1) {
-            refuse("firmware.flush_cost", "is longer than a second; it is in nanoseconds")?;
-        }
-        Ok(())
-    }
-
-    fn validate_bam(&self, bam: &BamConfig) -> Result<(), ConfigError> {
-        if bam.entries == 0 || bam.entries == u32::MAX || bam.files == 0 || bam.files > 1 << 30 {
-            refuse("firmware.bam", "must have at least one entry and one file, at most 2^32 - 2 and 2^30")?;
-        }
-        if bam.names > 1 << 30 {
-            refuse("firmware.bam.names", "must be at most 2^30")?;
-        }
-        let space = BamSpace::of(bam, self.pages(), self.flash.geometry.pages());
-        if space.utilization() > 1.0 {
-            let (used, memory) = (space.used(), bam.memory);
-            refuse(
-                "firmware.bam",
-                format!("takes {used} of {memory}: fewer entries or files, or more memory"),
-            )?;
-        }
-        Ok(())
-    }
-
-    fn validate_log(&self) -> Result<(), ConfigError> {
-        let f = &self.firmware;
-        if f.log_region.0 < 16 << 10 || f.log_region.0 > 16 << 30 || !f.log_region.0.is_multiple_of(128) {
-            refuse(
-                "firmware.log_region",
-                "must be 16KiB to 16GiB and divide into two halves of whole lines",
-            )?;
-        }
-        if !(100..=1000).contains(&f.clean_threshold_permille) {
-            refuse("firmware.clean_threshold_permille", "is in thousandths: 100 to 1000, for example 850")?;
-        }
-        if f.txlog.0 < 64 || f.txlog.0 > 16 << 30 {
-            refuse("firmware.txlog", "must hold at least 16 commits (64 B), and at most 16GiB")?;
-        }
-        if f.mode == Mode::Log && self.pages() > u32::MAX as u64 {
-            refuse("flash", "has more pages than the 4 B of a log entry can name (16 TiB)")?;
-        }
-        Ok(())
-    }
-}
-
-impl ConfigError {
-    /// A reason of the firmware's own, as the rest of a sentence that begins with "firmware": "needs 2 dies, this drive has 1".
-    pub fn of_firmware(why: impl Into<String>) -> ConfigError {
-        ConfigError::Value { field: "firmware", why: why.into() }
-    }
 }
 
 impl FirmwareConfig {
@@ -703,69 +459,5 @@ impl FirmwareConfig {
     }
 }
 
-impl From<ConfigError> for granary_redo::ImageError {
-    fn from(e: ConfigError) -> granary_redo::ImageError {
-        granary_redo::ImageError::Config(e.to_string())
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_papers_emulator_and_the_tiny_drives_are_valid() {
-        let paper = DriveConfig::bytefs_emulator();
-        paper.validate().expect("valid");
-        assert!(paper.pages() >= Bytes::gib(32).0 / 4096);
-        for mode in [Mode::Log, Mode::Cache] {
-            DriveConfig::tiny(mode).validate().expect("valid");
-        }
-    }
-
-    #[test]
-    fn a_testbed_file_says_what_the_constructor_says() {
-        let paper = DriveConfig::bytefs_emulator();
-        let text = toml::to_string(&paper).expect("serialises");
-        assert_eq!(toml::from_str::<DriveConfig>(&text).expect("parses"), paper);
-        assert!(toml::from_str::<DriveConfig>(&text.replace("line_read", "lien_read")).is_err());
-    }
-
-    #[test]
-    fn a_drive_of_before_there_was_a_choice_acknowledges_from_its_buffer() {
-        let mut c = DriveConfig::bytefs_emulator();
-        let text = toml::to_string(&c).expect("serialises").replace("write_ack = \"buffer\"\n", "");
-        assert!(!text.contains("write_ack"));
-        assert_eq!(toml::from_str::<DriveConfig>(&text).expect("parses"), c);
-        c.firmware.write_ack = WriteAck::Program;
-        let text = toml::to_string(&c).expect("serialises");
-        assert!(text.contains("write_ack = \"program\""), "{text}");
-        assert_eq!(toml::from_str::<DriveConfig>(&text).expect("parses"), c);
-    }
-
-    #[test]
-    fn impossible_drives_are_refused_with_the_field() {
-        let refusal = |change: fn(&mut DriveConfig)| {
-            let mut c = DriveConfig::bytefs_emulator();
-            change(&mut c);
-            c.validate().expect_err("refused").to_string()
-        };
-        for (change, word) in [
-            ((|c| c.link.read_bandwidth = Bytes(3)) as fn(&mut DriveConfig), "link.read_bandwidth"),
-            (|c| c.link.wc_buffers = 0, "link.wc_buffers"),
-            (|c| c.link.posted_lines = 0, "link.posted_lines"),
-            (|c| c.firmware.log_region = Bytes(1000), "firmware.log_region"),
-            (|c| c.firmware.clean_threshold_permille = 85, "clean_threshold"),
-            (|c| c.firmware.cores = 0, "firmware.cores"),
-            (
-                |c| c.firmware.bam = Some(BamConfig { memory: Bytes::mib(300), ..BamConfig::default() }),
-                "firmware.bam",
-            ),
-            (|c| c.firmware.write_buffer = Bytes(0), "firmware.write_buffer"),
-            (|c| c.flash.geometry.channels = 0, "channels"),
-        ] {
-            let text = refusal(change);
-            assert!(text.contains(word), "{text}");
-        }
-    }
-}
+mod tests;

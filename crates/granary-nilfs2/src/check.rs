@@ -6,8 +6,8 @@
 //!   each number in use: in some map                counts: descriptors, cpfile, sufile
 //! ```
 
-use crate::Nilfs2;
 use crate::dat::{DatEntry, Physical, Virtual};
+use crate::fs::Nilfs2;
 use crate::groups::{GROUP, bit};
 use crate::layout::checkpoint::{self, SNAPSHOT};
 use crate::layout::usage::{self, USAGE, Usage};

@@ -12,9 +12,9 @@
 //!
 //! Source: reference/nilfs2.md section 5.6 (nilfs_cleanerd of nilfs-utils); PebbleSSD section 4.2.1.
 
-use crate::Nilfs2;
 use crate::counts::Counts;
 use crate::dat::{DatEntry, Physical, Virtual};
+use crate::fs::Nilfs2;
 use crate::layout::summary::{Part, SummaryEntry};
 use crate::layout::{CPFILE_INO, DAT_INO, SUFILE_INO};
 use crate::log::{Item, Kind};

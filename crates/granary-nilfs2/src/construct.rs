@@ -9,7 +9,7 @@
 //! Source: reference/nilfs2.md section 5.3 (Linux 6.1): a log 5 s after the first change, at 3600 dirty blocks, and for whoever waits;
 //! a superblock not more often than every 10 s, after what it names.
 
-use crate::Nilfs2;
+use crate::fs::Nilfs2;
 use crate::layout::superblock::{CLEAN, Superblock};
 use crate::log::{Item, Kind, Log};
 use crate::state::{LastRoot, Node};

@@ -7,85 +7,19 @@
 //! [`Index`] is in memory only: where each name is, and how much room each block has. The kernel looks through the blocks, from the
 //! one where the last search ended; virtual time is charged for that. Positions of `readdir` are bytes of the directory.
 
-use crate::Nilfs2;
-use crate::buffers::Buffers;
+pub(crate) mod index;
+
+use self::index::{Index, Place, largest_room};
 use crate::dat::Virtual;
-use crate::file::BS;
+use crate::fs::Nilfs2;
 use crate::layout::dirent::{self, Dirent};
-use crate::layout::{BLOCK_SIZE, BlockBytes, corrupt};
+use crate::layout::{BLOCK_SIZE, BS, BlockBytes, corrupt};
 use crate::media::Media;
 use crate::space::Want;
 use crate::state::State;
-use crate::tree::Blocks;
 use granary_fs::{DirEntry, FileKind, FsError, Ino, Inode, Result};
 use granary_kit::work;
 use granary_sim::cpu;
-use rustc_hash::FxHashMap;
-
-/// Where a name is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub block: u32,
-    pub at: u16,
-    pub ino: u64,
-}
-
-/// See the module.
-#[derive(Default)]
-pub(crate) struct Index {
-    names: FxHashMap<Box<[u8]>, Place>,
-    /// Largest entry that each block has room for.
-    room: Vec<u16>,
-    /// Block where the last search ended (`i_dir_start_lookup`).
-    hint: u32,
-}
-
-fn largest_room(b: &BlockBytes) -> Result<u16> {
-    dirent::entries(b).try_fold(0, |most, e| Ok(most.max(e?.room() as u16)))
-}
-
-impl Index {
-    fn read(file: &mut Buffers, size: u64, from: &mut dyn Blocks) -> Result<Index> {
-        let mut index = Index::default();
-        let blocks = size / BS;
-        if blocks > file.tree.count + file.dirty.len() as u64 {
-            return Err(corrupt(format!(
-                "directory {} has {blocks} blocks, its map {}",
-                file.ino, file.tree.count
-            )));
-        }
-        for block in 0..blocks {
-            let page = file.block(block, from)?;
-            let bytes = page.to_bytes();
-            index.room.push(largest_room(&bytes)?);
-            for e in dirent::entries(&bytes) {
-                let e = e?;
-                if e.ino != 0 && e.name != b"." && e.name != b".." && e.has_good_name() {
-                    let place = Place { block: block as u32, at: e.at as u16, ino: e.ino };
-                    index.names.entry(e.name.into()).or_insert(place);
-                }
-            }
-        }
-        Ok(index)
-    }
-
-    fn per_block(&self) -> u64 {
-        self.names.len() as u64 / (self.room.len() as u64).max(1) + 1
-    }
-
-    /// Entries that a search from the hint on passes.
-    fn passed(&mut self, block: Option<u32>) -> u64 {
-        let blocks = self.room.len() as u64;
-        match block {
-            None => self.names.len() as u64,
-            Some(block) => {
-                let on = (block as u64 + blocks - self.hint as u64 % blocks.max(1)) % blocks.max(1);
-                self.hint = block;
-                on * self.per_block() + self.per_block() / 2
-            }
-        }
-    }
-}
 
 impl State {
     fn indexed(&mut self, ino: u64, media: &Media) -> Result<&mut Index> {

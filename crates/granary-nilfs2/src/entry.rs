@@ -1,6 +1,7 @@
 //! What others know of NILFS2.
 
-use crate::{MkfsOptions, MountOptions, Nilfs2};
+use crate::fs::Nilfs2;
+use crate::options::{MkfsOptions, MountOptions};
 use granary_device::{Devices, Need};
 use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, too_short};
 use granary_fs::{Call, CheckpointCall, Checkpoints, FsEntry, Life as _, Options, Result};

@@ -9,19 +9,17 @@
 //! The vfs counts pages as clean when they are staged. Until a log has them readers get them from here, so nobody sees old content.
 
 use crate::dat::Virtual;
-use crate::layout::BLOCK_SIZE;
+use crate::fs::{Held, Nilfs2};
+use crate::layout::BS;
 use crate::log::Kind;
 use crate::space::Want;
 use crate::state::{Node, Promise, State};
-use crate::{Held, Nilfs2};
 use granary_device::Structure;
 use granary_fs::{Attributes, Call, Data, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use granary_kit::work::Kind as Work;
 use granary_sim::{costs, cpu, now};
 use granary_units::Page;
 use std::sync::atomic::Ordering::Relaxed;
-
-pub(crate) const BS: u64 = BLOCK_SIZE as u64;
 
 impl State {
     /// The inode in memory.

@@ -25,6 +25,8 @@ use granary_fs::FsError;
 
 /// Bytes in a block.
 pub const BLOCK_SIZE: usize = 4096;
+/// The same, where bytes are counted.
+pub(crate) const BS: u64 = BLOCK_SIZE as u64;
 /// A block's bytes.
 pub type BlockBytes = [u8; BLOCK_SIZE];
 
@@ -40,6 +42,11 @@ pub const SUFILE_INO: u64 = 5;
 pub const IFILE_INO: u64 = 6;
 /// First number for files of users.
 pub const FIRST_INO: u64 = 11;
+
+/// Largest file: 16 TiB, as far as PebbleSSD's maps of files reach (the kernel's B-tree goes on to 8 EiB).
+pub const MAX_FILE_SIZE: u64 = 1 << 44;
+/// Most links of an inode (Linux 6.1, NILFS_LINK_MAX).
+pub const LINK_MAX: u32 = 32_000;
 
 /// The error for media that no correct NILFS2 wrote.
 pub(crate) fn corrupt(evidence: impl Into<String>) -> FsError {

@@ -12,12 +12,13 @@ use crate::buffers::Buffers;
 use crate::clean::cleaner_loop;
 use crate::construct::{constructor_loop, write_one};
 use crate::dat::{Dat, Virtual};
+use crate::fs::{Held, Nilfs2, Recovery, Stats};
 use crate::layout::checkpoint::SNAPSHOT;
 use crate::layout::inode::DiskInode;
 use crate::layout::summary::Part;
 use crate::layout::superblock::{CLEAN, Superblock};
 use crate::layout::usage::{self, USAGE, Usage};
-use crate::layout::{CPFILE_INO, DAT_INO, FIRST_INO, ROOT_INO, SUFILE_INO, corrupt};
+use crate::layout::{CPFILE_INO, DAT_INO, FIRST_INO, LINK_MAX, MAX_FILE_SIZE, ROOT_INO, SUFILE_INO, corrupt};
 use crate::log::Kind;
 use crate::media::Media;
 use crate::options::MountOptions;
@@ -26,7 +27,6 @@ use crate::remap::settle_names;
 use crate::segments::Segments;
 use crate::state::{INODES, State, ifile_of};
 use crate::tree::Tree;
-use crate::{Held, LINK_MAX, MAX_FILE_SIZE, Nilfs2, Stats};
 use granary_device::vendor::pebble::Bam;
 use granary_device::{Port, Structure};
 use granary_fs::{
@@ -39,21 +39,6 @@ use granary_sim::{Daemon, now};
 use granary_units::{Lpa, Page};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
-
-/// What mount found and did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The file system had been unmounted.
-    pub clean: bool,
-    /// Checkpoint found.
-    pub cno: u64,
-    /// Logs found behind the one that the superblock names.
-    pub logs: u32,
-    /// Blocks of data rolled forward.
-    pub blocks: u32,
-    /// Inodes without names that were freed.
-    pub orphans: u32,
-}
 
 fn read_super(port: &Port, copy: usize) -> Result<Superblock> {
     let pages = port.info().pages;
@@ -167,7 +152,7 @@ impl State {
             }
         }
         for (ino, size) in &chain.grown {
-            let size = (*size).min(crate::MAX_FILE_SIZE);
+            let size = (*size).min(MAX_FILE_SIZE);
             if let Some(node) = self.nodes.get_mut(ino) {
                 node.media_size = node.media_size.max(size);
                 node.attr.size = node.attr.size.max(size);

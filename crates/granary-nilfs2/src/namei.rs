@@ -3,12 +3,13 @@
 //! Each operation changes blocks in memory while no log is made, so a checkpoint has all of it or nothing. What can fail comes first.
 
 use crate::dat::Virtual;
+use crate::fs::{Held, Nilfs2};
+use crate::layout;
 use crate::layout::inode::DiskInode;
 use crate::layout::{BLOCK_SIZE, corrupt, dirent};
 use crate::space::Want;
 use crate::state::{INODES, Node, State};
 use crate::tree::Tree;
-use crate::{Held, Nilfs2, layout};
 use granary_fs::{
     Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Loaded, Names, NewNode, Rename, Result,
 };

@@ -10,8 +10,8 @@
 //! Nothing is read from BAM for files: the summary of an fsync's log says the same, and where the file ends. FS_WRITE saves the fsync
 //! its nodes, its metadata and its super root.
 
-use crate::Nilfs2;
 use crate::construct::submit;
+use crate::fs::Nilfs2;
 use crate::log::Log;
 use crate::media::Media;
 use crate::segments::Segments;

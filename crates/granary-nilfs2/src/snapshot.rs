@@ -4,8 +4,8 @@
 //!   every log is a checkpoint ... | 11 | 12 ss | 13 | 14 | ...     the cleaner ends those that are old; snapshots stay
 //! ```
 
-use crate::Nilfs2;
 use crate::dat::Virtual;
+use crate::fs::Nilfs2;
 use crate::layout::checkpoint::{self, SNAPSHOT, VALID};
 use crate::state::State;
 use granary_fs::{Checkpoint, FsError, Result};

@@ -12,10 +12,9 @@
 //! dead blocks are protected (by their age, by snapshots) cleaning may find nothing: that is no space, as in the kernel, and statfs does not
 //! offer it.
 
-use crate::Nilfs2;
-use crate::file::BS;
-use crate::layout::BLOCK_SIZE;
+use crate::fs::Nilfs2;
 use crate::layout::inode::INODE;
+use crate::layout::{BLOCK_SIZE, BS};
 use crate::media::Media;
 use crate::state::State;
 use granary_fs::{Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};

@@ -9,7 +9,7 @@
 
 use crate::buffers::Buffers;
 use crate::dat::{Dat, Virtual};
-use crate::dir::Index;
+use crate::dir::index::Index;
 use crate::groups::Groups;
 use crate::layout::inode::{DiskInode, INODE};
 use crate::layout::{IFILE_INO, corrupt};

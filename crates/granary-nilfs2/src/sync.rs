@@ -14,19 +14,12 @@
 //!
 //! Source: PebbleSSD section 5.2; the paper does not say how fsyncs of several threads meet.
 
-use crate::Nilfs2;
+use crate::fs::{Asked, Nilfs2};
 use crate::log::Kind;
 use crate::options::Fsync;
 use crate::state::State;
 use granary_device::Ticket;
 use granary_fs::{Inode, Result};
-
-/// A file that somebody wants durable.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked {
-    ino: u64,
-    data_only: bool,
-}
 
 impl Nilfs2 {
     /// Makes an inode durable (options.rs says what of it).

@@ -10,7 +10,7 @@ use crate::geometry::PAGE;
 use crate::layout::{Area, Layout};
 use crate::node::Attributes;
 use granary_device::Structure;
-use granary_fs::Result;
+use granary_fs::{Result, XATTR_SIZE_MAX};
 use granary_pm::bytes::{put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::{Batch, Pm, corrupt};
 use granary_units::Payload;
@@ -18,6 +18,9 @@ use granary_units::Payload;
 const HEAD: usize = 24;
 /// Bytes that a page holds.
 pub const ROOM: usize = PAGE as usize - HEAD;
+/// Most bytes of extended attributes that one inode can have, since all are written with each change: the longest value that the vfs
+/// passes on, and a page for names and others.
+pub const MOST_ATTRIBUTES: usize = XATTR_SIZE_MAX + ROOM;
 
 /// Pages that so many bytes take.
 pub fn pages(len: usize) -> usize {

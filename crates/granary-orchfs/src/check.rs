@@ -1,6 +1,6 @@
 //! The check: what inodes reach is what is taken; names, links and parents agree; memory is what the NVM says.
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::layout::Area;
 use crate::mkfs::ROOT;
 use crate::mount::reach;

@@ -8,7 +8,7 @@
 //!
 //! A truncation allocates nothing, so it works on a full file system. Size, words and entries are one group.
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES};
 use crate::layout::Area;
 use crate::node::{Node, node};

@@ -11,7 +11,7 @@
 //!
 //! Source: OrchFS section 4: KernelFS verifies and digests the journals of LibFSs asynchronously (as ArckFS does).
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::{Area, inode, nodes};
 use crate::lease::Has;

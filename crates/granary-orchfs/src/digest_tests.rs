@@ -13,7 +13,7 @@ use std::sync::Arc;
 const AREAS: [Area; 5] = [Area::Inode, Area::Index, Area::Append, Area::Over, Area::Page];
 
 /// A record of somebody who knows the format and means harm, or of nobody who knows anything.
-fn hostile(random: &mut Stream, layout: &crate::Layout) -> Record {
+fn hostile(random: &mut Stream, layout: &crate::layout::Layout) -> Record {
     let area = AREAS[random.below(5) as usize];
     let number = match random.below(3) {
         0 => random.below(20),

@@ -1,7 +1,7 @@
 //! The threads keep the order of each address, wait for all, and read ahead without ever giving back an older block.
 
 use super::*;
-use crate::read::Pages;
+use crate::geometry::Pages;
 use granary_sim::rng::Stream;
 use granary_sim::spawn;
 use granary_suite::suite::{drive, on_ssd, port, run_jittered};

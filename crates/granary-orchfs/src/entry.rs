@@ -1,7 +1,6 @@
 //! What others know of OrchFS.
 
-use crate::options::refusal;
-use crate::{MkfsOptions, MountOptions, Partition};
+use crate::options::{MkfsOptions, MountOptions, Partition, refusal};
 use granary_device::{Devices, Need};
 use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, nothing_periodic};
 use granary_fs::{FileSystem, FsEntry, Options, Result};

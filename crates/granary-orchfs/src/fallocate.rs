@@ -12,7 +12,7 @@
 //! The edges of a range, which share a page with other bytes, may need a new page or block. So they are
 //! zeroed here, not by the vfs after the call: numbers for edges and pages are taken before anything changes.
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
 use crate::hrtree::{FANOUT, MOST_NEW};
 use crate::layout::Area;

@@ -5,6 +5,8 @@
 //!   page     4 KiB   eight in a block; on the NVM
 //! ```
 
+use granary_units::Page;
+
 /// Bytes in a page of the NVM, "e.g. 4 KB" (slides, "Storage units").
 pub const PAGE: u64 = 4096;
 /// Bytes in a block of the SSD, "e.g. 32 KB": two SSD pages of 16 KB (slides, "Storage units").
@@ -15,6 +17,11 @@ pub const PAGES: usize = (BLOCK / PAGE) as usize;
 pub const KEY_BITS: u32 = 42;
 /// Largest file in bytes. The vfs counts bytes in signed words of 64 bits; 42 bits of 32 KiB would be 128 PiB.
 pub const MAX_FILE_SIZE: u64 = 1 << 56;
+/// Most links of an inode.
+pub const MAX_LINKS: u32 = 65_000;
+
+/// The pages of a block.
+pub type Pages = [Page; PAGES];
 
 /// A part of one block: `from..to` are bytes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

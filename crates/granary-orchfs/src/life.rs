@@ -1,10 +1,12 @@
 //! [`Life`] of [`OrchFs`]: inodes in memory, unmount.
 
+use crate::fs::OrchFs;
+use crate::geometry::{MAX_FILE_SIZE, MAX_LINKS};
 use crate::layout::Area;
 use crate::mkfs::ROOT;
 use crate::node::node;
+use crate::options::Partition;
 use crate::unit::Unit;
-use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs, Partition};
 use granary_fs::{Attr, CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::atomic::Ordering::Relaxed;
 

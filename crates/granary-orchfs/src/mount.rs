@@ -11,12 +11,12 @@
 //!
 //! Source: OrchFS section 4; the released code has no replay (its digest is not written), so order and slots are this file's.
 
-use crate::OrchFs;
-use crate::blob;
+use crate::blob::{self, MOST_ATTRIBUTES};
 use crate::cache::SsdCache;
 use crate::digest::bring_home;
 use crate::dir::Dir;
 use crate::engine::Engine;
+use crate::fs::{OrchFs, Recovery};
 use crate::geometry::PAGE;
 use crate::hrtree::HrTree;
 use crate::journal::Journal;
@@ -29,7 +29,7 @@ use crate::pools::Pools;
 use crate::unit::{Unit, Word};
 use crate::verify::{Images, judge};
 use granary_device::{Port, Structure};
-use granary_fs::{Attr, FileKind, FsError, Ino, Result, XATTR_SIZE_MAX};
+use granary_fs::{Attr, FileKind, FsError, Ino, Result};
 use granary_kit::Generations;
 use granary_pm::bytes::u64_at;
 use granary_pm::{Pm, corrupt, superblock};
@@ -40,27 +40,8 @@ use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most bytes of extended attributes that one inode can have, since all are written with each change: the longest value that the vfs
-/// passes on, and a page for names and others.
-pub const MOST_ATTRIBUTES: usize = XATTR_SIZE_MAX + blob::ROOM;
-
 /// Memory for pages of the SSD where nobody says how much.
 const READ_CACHE: Bytes = Bytes::mib(64);
-
-/// What mount found and did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The file system had been unmounted: nothing to replay.
-    pub clean: bool,
-    /// Records replayed.
-    pub records: u64,
-    /// Inodes without links freed.
-    pub orphans: u32,
-    /// Pages and blocks that writes had overwritten which did not count, and that have their old bytes again.
-    pub undone: u64,
-    /// Inodes in use.
-    pub inodes: u64,
-}
 
 /// Mounts the file system on an NVM and an SSD, recovering it where it was not unmounted ([`OrchFs::recovery`] tells).
 ///

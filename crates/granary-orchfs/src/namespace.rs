@@ -7,12 +7,13 @@
 //!
 //! An inode without links lives on until it is evicted; after a power failure mount frees it.
 
+use crate::blob;
 use crate::dir::{DentryPlace, Dir};
+use crate::fs::OrchFs;
 use crate::layout::{Area, dentry, inode};
 use crate::node::{Node, NodeState, node, with_blocks};
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
-use crate::{OrchFs, blob};
 use granary_device::Structure;
 use granary_fs::{Attr, Call, Created, DirEntry, FileKind, Ino, Inode, Names, NewNode, Rename, Result};
 use granary_units::{PAGE_SIZE, Page, Payload};

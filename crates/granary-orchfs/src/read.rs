@@ -9,9 +9,9 @@
 //! engine's threads before any is waited for, and so is what is read ahead; without the engine one follows the other, and nothing is
 //! read ahead.
 
-use crate::OrchFs;
 use crate::engine::{Group, Read, Work};
-use crate::geometry::{PAGE, PAGES, Part, parts};
+use crate::fs::OrchFs;
+use crate::geometry::{PAGE, PAGES, Pages, Part, parts};
 use crate::layout::Area;
 use crate::node::Node;
 use crate::ranges::Use;
@@ -25,9 +25,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that are read together at most.
 const TOGETHER: usize = 32;
-
-/// The pages of a block.
-pub type Pages = [Page; PAGES];
 
 impl OrchFs {
     /// Reads `pos..pos + dest.len()`, which lies within the file.

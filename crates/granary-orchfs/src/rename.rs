@@ -1,6 +1,6 @@
 //! Rename, replace, exchange: entries and inodes of all that are involved, in one group.
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::namespace::dir_attr;
 use crate::node::{NodeState, node};
 use crate::pools::{Claim, Taken};

@@ -3,7 +3,7 @@
 //! Two numbers for Upages, since the published table and the text count differently: those that writes have made since mount,
 //! whatever became of them, and those that files in memory have now.
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::geometry::{BLOCK, PAGE};
 use crate::layout::Area;
 use crate::unit::{Slot, Unit};

@@ -12,7 +12,7 @@
 //!
 //! Source: OrchFS section 3.7 (foreground migration); who may take the last pages is this file system's own rule ([`Claim`]).
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::layout::Area;
 use crate::migrate::Tails;
 use crate::pools::{Claim, Taken};

@@ -1,7 +1,7 @@
 //! fstrim: the SSD is told of its free blocks. Positions are those of `statfs`: first the SSD's pages, then the NVM's, which have
 //! nobody to tell.
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::geometry::PAGES;
 use crate::layout::Area;
 use granary_fs::{Result, TRIM_RUN};

@@ -8,7 +8,7 @@
 //!
 //! The caller holds the states of all inodes involved from before the first change until the commit.
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::hrtree::Change;
 use crate::layout::{Area, inode, nodes};
 use crate::lease::Has;

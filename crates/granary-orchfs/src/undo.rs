@@ -17,14 +17,14 @@
 //! Source: the released code names such a mode (ORCHFS_ATOMIC_WRITE) and has none; the paper offers "optional logical journaling"
 //! (section 4, notes). The protocol is this file's.
 
-use crate::OrchFs;
 use crate::engine::{Group, Work};
+use crate::fs::OrchFs;
+use crate::geometry::Pages;
 use crate::geometry::{BLOCK, PAGE};
 use crate::layout::inode;
 use crate::layout::{Area, Layout};
 use crate::node::Node;
 use crate::pools::{Claim, Taken};
-use crate::read::Pages;
 use crate::write::Job;
 use granary_device::{Port, Structure};
 use granary_fs::Result;

@@ -25,7 +25,7 @@ mod execute;
 mod grow;
 mod plan;
 
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::geometry::{BLOCK, PAGES, Part, parts};
 use crate::layout::Area;
 use crate::node::node;

@@ -1,11 +1,12 @@
 //! Extended attributes: all of an inode's are one blob, written anew with each change.
 
+use crate::blob;
+use crate::blob::MOST_ATTRIBUTES;
+use crate::fs::OrchFs;
 use crate::layout::Area;
-use crate::mount::MOST_ATTRIBUTES;
 use crate::node::node;
 use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
-use crate::{OrchFs, blob};
 use granary_fs::{Attr, Attributes, Call, FsError, Inode, Result, SetAttr};
 
 impl Attributes for OrchFs {

@@ -8,9 +8,9 @@
 //!   inode table: free = no links
 //! ```
 
+use crate::fs::{Node, Pmfs};
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, Tree, parse};
-use crate::{Node, Pmfs};
 use granary_device::Structure;
 use granary_fs::{Attr, FileKind, FsError, Ino, Result};
 use granary_pm::bytes::u64_at;

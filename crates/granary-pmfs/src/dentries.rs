@@ -10,12 +10,11 @@
 //!
 //! Where a name is or fits is found as on media ([`crate::hints`]), only that nothing is loaded for it: what comes out is the same.
 
-use crate::Pmfs;
 use crate::journal::Edit;
 use granary_device::Structure;
 use granary_fs::Result;
 use granary_pm::{BLOCK, Pm};
-use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
+use granary_units::{PAGE_SIZE, Page, Payload};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -28,7 +27,7 @@ pub(crate) struct Dentries(Mutex<FxHashMap<u64, Page>>);
 
 impl Dentries {
     /// The content of a run of blocks of a directory.
-    fn get(&self, pm: &Pm, first: u64, out: &mut [Page]) -> Result<()> {
+    pub(crate) fn get(&self, pm: &Pm, first: u64, out: &mut [Page]) -> Result<()> {
         let known = {
             let all = self.0.lock();
             let mut pages = (first..).zip(out.iter_mut());
@@ -59,38 +58,5 @@ impl Dentries {
     /// The block is no directory's any more.
     pub(crate) fn forget(&self, block: u64) {
         self.0.lock().remove(&block);
-    }
-}
-
-impl Pmfs {
-    /// [`Pm::load_pages`] of whole blocks of a directory.
-    pub(crate) fn load_dir(&self, first: u64, out: &mut [Page]) -> Result<()> {
-        match &self.dentries {
-            Some(dentries) => dentries.get(&self.pm, first, out),
-            None => self.pm.load_pages(first * BLOCK, out.len() * PAGE_SIZE, out, Structure::Dentry),
-        }
-    }
-
-    /// [`Pm::load_known`] of blocks of a directory.
-    pub(crate) fn load_dir_known(
-        &self,
-        runs: &[(Lpa, usize)],
-        known: &[Page],
-        fresh: &mut [Page],
-    ) -> Result<(usize, u64)> {
-        let Some(dentries) = &self.dentries else {
-            return self.pm.load_known(runs, known, fresh, Structure::Dentry);
-        };
-        let mut at = 0;
-        for (n, (first, count)) in runs.iter().enumerate() {
-            dentries.get(&self.pm, first.0, &mut fresh[..*count])?;
-            let pairs = fresh[..*count].iter().zip(&known[at..]).enumerate();
-            let changed = pairs.fold(0, |bits, (i, (a, b))| bits | u64::from(!a.is_same(b)) << i);
-            if changed != 0 || n + 1 == runs.len() {
-                return Ok((n + 1, changed));
-            }
-            at += count;
-        }
-        Ok((0, 0))
     }
 }

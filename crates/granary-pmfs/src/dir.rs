@@ -10,12 +10,14 @@
 //! Every change is at most two pieces of bytes, put under undo by the caller. Positions of readdir are byte offsets:
 //! entries never move. Source: PMFS section 3.1; reference/baselines.md section 7.1 (linear lists, first match).
 
+mod load;
+
+use crate::fs::{Node, Pmfs};
 use crate::hints::{STEP, WORTH, Wanted};
 use crate::journal::Edit;
 use crate::layout::Bytes;
 use crate::layout::dentry::{Dentry, HEADER, bytes, needs, parse};
 use crate::layout::inode::Tree;
-use crate::{Node, Pmfs};
 use granary_device::Structure;
 use granary_fs::{FileKind, FsError, Result};
 use granary_pm::bytes::put_u16;

@@ -1,6 +1,6 @@
 //! What others know of PMFS.
 
-use crate::{MkfsOptions, MountOptions};
+use crate::options::{MkfsOptions, MountOptions};
 use granary_device::Need;
 use granary_fs::FsEntry;
 use granary_fs::entry::{CrashCase, nothing_periodic};

@@ -15,12 +15,12 @@
 //!
 //! Source: linux-pmfs, fs/pmfs/file.c (`pmfs_fallocate`, `pmfs_llseek`).
 
+use crate::fs::{Pmfs, node};
 use crate::layout::FANOUT;
 use crate::layout::inode::Tree;
 use crate::namespace::inode_edit;
 use crate::table::per_piece;
 use crate::tree::Mapping;
-use crate::{Pmfs, node};
 use granary_device::Structure;
 use granary_fs::{Allocate, Attr, Call, FsError, Inode, Result, Space, StatFs};
 use granary_pm::{BLOCK, Batch};

@@ -12,11 +12,11 @@
 //! not known to be zero, what a file is to grow over is made so, and fenced, before.
 //! Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
 
+use crate::fs::{Pmfs, node};
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{Tree, bytes};
 use crate::namespace::inode_edit;
 use crate::tree::Mapping;
-use crate::{Pmfs, node};
 use granary_device::Structure;
 use granary_fs::{Attr, Attributes, Call, Data, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use granary_pm::{BLOCK, Batch, From, Keep, pages};

@@ -18,12 +18,10 @@
 
 use crate::layout::Bytes;
 use crate::layout::journal::{COMMIT, DATA, ENTRY, Form, JournalEntry, TX_MASK, UNDO, header, parse_header};
-use crate::{Pmfs, Protocol};
 use granary_device::Structure;
 use granary_fs::Result;
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::{Condvar, Mutex};
-use granary_sim::{costs, cpu};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const WHAT: Structure = Structure::Journal;
@@ -56,7 +54,7 @@ pub struct Journal {
 }
 
 /// An open transaction.
-struct Tx {
+pub(crate) struct Tx {
     id: u32,
     start: u64,
     used: u64,
@@ -177,42 +175,9 @@ pub struct Edit {
     pub what: Structure,
 }
 
-impl Pmfs {
-    /// Changes everything in `groups` in place, all or nothing; each group's old bytes are fenced on their own, as the
-    /// original fences each structure that it logs. What was streamed into `b` before is safe before it counts.
-    pub(crate) fn transact(&self, b: &mut Batch<'_>, groups: &[Vec<Edit>]) -> Result<()> {
-        let Protocol::Undo(journal) = &self.protocol else {
-            for e in groups.iter().flatten() {
-                b.put(e.addr, &e.new, e.what)?;
-            }
-            cpu(costs().log_entry);
-            b.fence()?;
-            if let Some(dentries) = &self.dentries {
-                dentries.changed(groups.iter().flatten());
-            }
-            return Ok(());
-        };
-        let entries: usize = groups.iter().flatten().map(|e| e.old.len().div_ceil(DATA)).sum();
-        let mut tx = journal.begin(b, entries as u64)?;
-        for group in groups.iter().filter(|g| !g.is_empty()) {
-            cpu(costs().log_entry);
-            for e in group {
-                for (i, part) in e.old.chunks(DATA).enumerate() {
-                    journal.entry(b, &mut tx, UNDO, e.addr + (i * DATA) as u64, part)?;
-                }
-            }
-            b.fence()?;
-        }
-        for e in groups.iter().flatten() {
-            b.put(e.addr, &e.new, e.what)?;
-        }
-        journal.commit(b, tx)
-    }
-}
-
 impl Journal {
     /// Begins a transaction of up to `entries` undo entries.
-    fn begin(&self, b: &mut Batch<'_>, entries: u64) -> Result<Tx> {
+    pub(crate) fn begin(&self, b: &mut Batch<'_>, entries: u64) -> Result<Tx> {
         let entries = entries + 1;
         assert!(entries as usize <= self.most_entries(), "a transaction of {entries} entries");
         let mut ring = self.ring.lock();
@@ -232,7 +197,14 @@ impl Journal {
         Ok(Tx { id, start, used: 0, entries })
     }
 
-    fn entry(&self, b: &mut Batch<'_>, tx: &mut Tx, kind: u8, addr: u64, old: &[u8]) -> Result<()> {
+    pub(crate) fn entry(
+        &self,
+        b: &mut Batch<'_>,
+        tx: &mut Tx,
+        kind: u8,
+        addr: u64,
+        old: &[u8],
+    ) -> Result<()> {
         assert!(tx.used < tx.entries, "a transaction has more entries than it reserved");
         let position = tx.start + tx.used;
         let mut data = [0; DATA];
@@ -244,7 +216,7 @@ impl Journal {
     }
 
     /// What was changed counts.
-    fn commit(&self, b: &mut Batch<'_>, mut tx: Tx) -> Result<()> {
+    pub(crate) fn commit(&self, b: &mut Batch<'_>, mut tx: Tx) -> Result<()> {
         b.fence()?;
         self.entry(b, &mut tx, COMMIT, 0, &[])?;
         b.fence()?;

@@ -15,6 +15,7 @@ pub mod inode;
 pub mod journal;
 pub mod superblock;
 
+use granary_pm::BLOCK;
 use smallvec::SmallVec;
 
 /// Bytes on media or to be; those of an inode or of most entries need no memory of their own.
@@ -26,3 +27,5 @@ pub const LIST_HEAD: u64 = 512;
 pub const FANOUT: u64 = 512;
 /// Highest tree.
 pub const MAX_HEIGHT: u8 = 3;
+/// Largest file: a tree of three levels.
+pub const MAX_FILE_SIZE: u64 = 512 * 512 * 512 * BLOCK;

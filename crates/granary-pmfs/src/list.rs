@@ -10,7 +10,7 @@
 //!
 //! Source: PMFS section 3.2.3 (truncate list); reference/baselines.md section 7.3.
 
-use crate::Pmfs;
+use crate::fs::Pmfs;
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, ITEM_START, item};
 use granary_device::Structure;

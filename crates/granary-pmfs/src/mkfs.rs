@@ -3,11 +3,12 @@
 //! The drive is trimmed (a DIMM written), so that the journal and the first piece of the inode table read as zeros. Written are the table
 //! block, the root directory and the superblock with its copy.
 
+use crate::fs::Pmfs;
+use crate::journal::Journal;
 use crate::layout::inode::{PLACE, Tree, bytes};
 use crate::layout::superblock::{LINES_VERSION, REDO_VERSION, Superblock, VERSION};
 use crate::mount::write_super;
 use crate::options::MkfsOptions;
-use crate::{Pmfs, journal::Journal};
 use granary_device::{Port, Structure};
 use granary_fs::{Attr, FileKind, FsError, Result};
 use granary_pm::{BLOCK, FreeLists, Pm, saved};

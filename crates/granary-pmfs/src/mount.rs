@@ -9,15 +9,15 @@
 //! Source: PMFS section 3.2; reference/baselines.md section 7.4.
 
 use crate::dentries::Dentries;
+use crate::fs::{Pmfs, Protocol, Recovery};
 use crate::hints::Hints;
 use crate::journal::Journal;
-use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, generation, item_at, links, parse};
 use crate::layout::journal::Form;
 use crate::layout::superblock::{REDO_VERSION, Superblock};
+use crate::layout::{LIST_HEAD, MAX_FILE_SIZE};
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
-use crate::{MAX_FILE_SIZE, Pmfs, Protocol};
 use granary_device::{Port, Structure};
 use granary_fs::{
     CachePolicy, Call, Entrance, Features, FileKind, FsError, Ino, Inode, Life, Loaded, Quirks, Result,
@@ -29,23 +29,6 @@ use granary_sim::sync::Mutex;
 use granary_units::Page;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-/// What mount found and did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The file system had been unmounted: nothing to do.
-    pub clean: bool,
-    /// Transactions undone; of a redo log brought home.
-    pub undone: u32,
-    /// Truncations finished.
-    pub cut: u32,
-    /// Inodes without links freed.
-    pub freed: u32,
-    /// Inodes scanned.
-    pub inodes: u64,
-    /// Blocks beyond the end of their file that were zeroed.
-    pub zeroed: u32,
-}
 
 /// Writes the superblock and its copy.
 pub fn write_super(pm: &Pm, sb: &Superblock) -> Result<()> {

@@ -10,11 +10,11 @@
 //!
 //! Source: PMFS section 3.2; reference/baselines.md section 7.3.
 
+use crate::fs::{Pmfs, node};
 use crate::journal::Edit;
 use crate::layout::inode::{SIZE, Tree, bytes, new_bytes};
 use crate::layout::{Bytes, LIST_HEAD};
 use crate::tree::Mapping;
-use crate::{Pmfs, node};
 use granary_device::Structure;
 use granary_fs::{
     Attr, Call, Created, DirEntry, FileKind, FsError, Ino, Inode, Names, NewNode, Rename, Result,

@@ -9,10 +9,10 @@
 //!
 //! Source: PMFS section 3.2; reference/baselines.md section 7.2 (13 entries).
 
+use crate::fs::{Pmfs, node};
 use crate::journal::Edit;
 use crate::layout::inode::Tree;
 use crate::namespace::inode_edit;
-use crate::{Pmfs, node};
 use granary_device::Structure;
 use granary_fs::{Attr, Call, FileKind, FsError, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;

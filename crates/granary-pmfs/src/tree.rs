@@ -11,7 +11,7 @@
 //!
 //! Source: PMFS section 3.1; reference/baselines.md section 7.1.
 
-use crate::Pmfs;
+use crate::fs::Pmfs;
 use crate::journal::Edit;
 use crate::layout::inode::Tree;
 use crate::layout::{FANOUT, MAX_HEIGHT};

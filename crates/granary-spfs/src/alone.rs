@@ -17,8 +17,8 @@
 //! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". What the release lacks: recovery, a rename between the tiers,
 //! listing after a mount, leaving persistent memory.
 
-use crate::Spfs;
 use crate::factor::FULL;
+use crate::fs::Spfs;
 use crate::layout::alone::{self, Alone, NamePlace};
 use crate::layout::inode;
 use crate::layout::inode::{CTIME, Identity, Inode as Stored};

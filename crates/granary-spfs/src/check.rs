@@ -1,7 +1,7 @@
 //! Check: everything on persistent memory against everything else, and against the lower file system.
 
-use crate::Spfs;
 use crate::exthash;
+use crate::fs::Spfs;
 use crate::layout::alone::{self, Alone};
 use crate::layout::inode::Identity;
 use crate::layout::slot::Extent;
@@ -158,7 +158,7 @@ impl Spfs {
         if clusters.inodes() != inodes {
             wrong.push("the clusters of inodes are not those that memory knows".to_owned());
         }
-        let known: BTreeMap<u32, u16> = crate::mount::usage(&self.store)?;
+        let known: BTreeMap<u32, u16> = crate::survey::usage(&self.store)?;
         if known != inodes {
             wrong.push(format!("the usage table says {known:?}, the inodes {inodes:?}"));
         }

@@ -12,7 +12,7 @@
 //! A daemon looks every second: files of bin 0 go, and above 80 % those with the lowest sync factor. It gives a file up that somebody
 //! wants. Source: SPFS slides, "Migration to Lower File System"; released code, branch `demotion`; the commit is ours.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::inode::{self, Identity};
 use crate::node::{Node, Residence};
 use crate::profiler::Profile;
@@ -42,6 +42,24 @@ pub fn start(fs: &Arc<Spfs>) -> Daemon {
 }
 
 impl Spfs {
+    /// Demotes every file: after it the lower file system has all. For who is to use that alone.
+    ///
+    /// # Errors
+    /// The first that a file met; the others are demoted all the same.
+    pub fn demote_all(&self) -> Result<()> {
+        self.lower.sync(&self.kernel())?;
+        self.purge(&self.kernel())?;
+        let all: Vec<Identity> = self.index.lock().keys().copied().collect();
+        all.into_iter().map(|of| self.demote_one(of, true).map(drop)).fold(Ok(()), Result::and)?;
+        match self.index.lock().len() {
+            0 => Ok(()),
+            left => Err(FsError::Mismatch(format!(
+                "{left} files of persistent memory are not below any more: removed beside the mount, or replaced by copies. Their \
+                 bytes stay in persistent memory"
+            ))),
+        }
+    }
+
     /// What the daemon does: an error is found again by whoever uses the file.
     fn tick(&self) {
         let _at_work = self.at_work.lock();

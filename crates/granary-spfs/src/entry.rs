@@ -1,6 +1,6 @@
 //! What others know of SPFS: an entry for each file system that it is stacked on.
 
-use crate::{MkfsOptions, MountOptions};
+use crate::options::{MkfsOptions, MountOptions};
 use granary_device::Need;
 use granary_fs::FsEntry;
 use granary_fs::entry::{CrashCase, OptionsEntry, complete, nothing_periodic};

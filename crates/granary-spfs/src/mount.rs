@@ -1,13 +1,14 @@
 //! Mounting: tables opened, splits finished; after an unmount the bitmap is read, after a power failure everything is recovered.
 
 use crate::children::Children;
+use crate::fs::{Counts, Recovery, Spfs};
 use crate::layout::alone::{self, Alone};
-use crate::layout::inode::Inode;
+use crate::layout::inode::{Identity, Inode};
 use crate::layout::{CLEAN, Superblock, journal, slot, word};
 use crate::options::MountOptions;
-use crate::recover::{self, Recovery};
+use crate::recover;
 use crate::store::Store;
-use crate::{Counts, Spfs, demote, entry, table};
+use crate::{demote, entry, survey, table};
 use granary_device::{Port, Structure};
 use granary_fs::{FsError, Result};
 use granary_pm::{Pm, corrupt};
@@ -66,7 +67,7 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, access: Acc
     let mut dropped = Vec::new();
     if clean {
         store.clusters.read_bitmap(&store.pm, &store.sb)?;
-        let maps = usage(&store)?;
+        let maps = survey::usage(&store)?;
         let within = |cluster: &u32| (store.sb.first()..store.sb.end()).contains(&u64::from(*cluster));
         if let Some(cluster) = maps.keys().find(|cluster| !within(cluster)) {
             return Err(corrupt(format!("the usage table has cluster {cluster}, which is none of inodes")));
@@ -128,19 +129,8 @@ pub fn is_clean(port: &Port) -> Result<bool> {
     Ok(word(&Pm::new(port.clone()), CLEAN, Structure::Superblock)? == 1)
 }
 
-/// The maps of all clusters of inodes.
-pub fn usage(store: &Store) -> Result<BTreeMap<u32, u16>> {
-    let mut maps = BTreeMap::new();
-    store.usage.for_each(&store.pm, &mut |_, b| {
-        let (cluster, map) = slot::read_usage(b);
-        maps.insert(cluster, map);
-        Ok(())
-    })?;
-    Ok(maps)
-}
-
 /// The names of files in persistent memory alone.
-fn children(store: &Store, index: &BTreeMap<crate::Identity, (u64, u64)>) -> Result<Children> {
+fn children(store: &Store, index: &BTreeMap<Identity, (u64, u64)>) -> Result<Children> {
     let mut children = Children::default();
     for (of, (number, _)) in index.iter().filter(|(of, _)| alone::is(of.ino)) {
         let bad = |what: &str| corrupt(format!("the name in inode {number} {what}"));
@@ -153,7 +143,7 @@ fn children(store: &Store, index: &BTreeMap<crate::Identity, (u64, u64)>) -> Res
 }
 
 /// All inodes.
-fn index(store: &Store) -> Result<BTreeMap<crate::Identity, (u64, u64)>> {
+fn index(store: &Store) -> Result<BTreeMap<Identity, (u64, u64)>> {
     let mut names = Vec::new();
     store.names.for_each(&store.pm, &mut |_, b| {
         names.push(slot::read_name(b));

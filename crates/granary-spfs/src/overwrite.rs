@@ -11,7 +11,7 @@
 //! Bytes behind the size are not protected: nobody has seen them. Source: the released code's `consistency=`, `undo_opt_util` and
 //! WR_SPLIT.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::inode::{self, Undo};
 use crate::options::Consistency;
 use crate::tier::{Piece, Tier};

@@ -18,7 +18,7 @@
 //!
 //! The attribute is not shown above.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::{LOWER, ROOT, RUN, word};
 use crate::store::Store;
 use granary_device::Structure;

@@ -10,11 +10,11 @@
 //!
 //! A promotion that finds no room is not made, and nobody is told.
 
-use crate::Spfs;
 use crate::factor::FULL;
+use crate::fs::Spfs;
 use crate::layout::inode::Inode as Stored;
 use crate::node::{self, Residence};
-use granary_fs::{Call, FileKind, FsError, Inode, Result, flag};
+use granary_fs::{Call, FsError, Inode, Result, flag};
 use granary_pm::BLOCK;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,39 +25,6 @@ pub const MAX_SIZE: u64 = (BLOCK << 32) - BLOCK;
 const LARGEST_NUMBER: u64 = i64::MAX as u64;
 
 impl Spfs {
-    /// The fsync of an inode; where the profiler says so the file is promoted after it.
-    pub(crate) fn fsync_inode(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
-        let (node, call) = (node::of(inode), &call.as_root());
-        let verdict = (self.options.profiler && inode.view(|a| a.kind) == FileKind::File)
-            .then(|| node.profile.lock().synced(granary_sim::now(), &self.options));
-        {
-            let state = node.read();
-            match &*state {
-                Residence::Bypass => {
-                    let changes = node.unsettled();
-                    self.lower.fsync(call, &node.below()?, data_only)?;
-                    if let (Some(changes), false) = (changes, data_only) {
-                        node.settled(changes);
-                    }
-                }
-                Residence::Tiered(t) => {
-                    let qualifies = verdict.is_some_and(|v| v.qualifies);
-                    let percent = self.options.factor_percent.into();
-                    t.factor.lock().used(crate::factor::Use::Fsync(qualifies), percent);
-                    // Bytes, size and times are durable; names, owners and the like are below.
-                    return self.settle(call, node);
-                }
-            }
-        }
-        if verdict.is_some_and(|v| v.promote) {
-            match self.promote(call, inode) {
-                Err(FsError::NoSpace) => drop(self.counts.not_promoted.fetch_add(1, Relaxed)),
-                other => return other,
-            }
-        }
-        Ok(())
-    }
-
     /// What was changed below is durable there when this returns.
     pub(crate) fn settle(&self, call: &Call<'_>, node: &node::Node) -> Result<()> {
         if let Some(changes) = node.unsettled() {
@@ -76,7 +43,7 @@ impl Spfs {
         Ok(())
     }
 
-    fn promote(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+    pub(crate) fn promote(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
         let node = node::of(inode);
         let below = node.below()?;
         let mut state = node.write();

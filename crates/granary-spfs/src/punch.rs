@@ -12,7 +12,7 @@
 //! An extent that was punched stays, without clusters: its absence would make the lower file the master of bytes that a power failure may
 //! bring back there. Source: SPFS's slides have no punch, the released code refuses it.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::inode::{CTIME, MTIME};
 use crate::tier::Tier;
 use crate::write::Write;

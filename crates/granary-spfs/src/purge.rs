@@ -3,19 +3,11 @@
 //! The lower file system may take the removal back at a power failure, as long as it is not durable there. Then the file is there again,
 //! and must have what was acknowledged. So its inode stays in persistent memory until a sync of the lower file system has returned.
 
-use crate::Spfs;
+use crate::fs::{Dead, Spfs};
 use crate::layout::inode::Identity;
 use crate::tier::Tier;
 use granary_fs::{Call, Result};
 use granary_sim::now;
-use granary_units::Nanos;
-
-/// A removed file.
-#[derive(Clone, Copy, Debug)]
-pub struct Dead {
-    of: Identity,
-    since: Nanos,
-}
 
 impl Spfs {
     /// A tiered file has lost its last name and its last user.

@@ -1,10 +1,9 @@
 //! Reading: each piece from its master (invariant C1), and where a file has data at all.
 
-use crate::Spfs;
-use crate::node::{self, Residence};
+use crate::fs::Spfs;
 use crate::tier::Tier;
 use granary_device::Structure;
-use granary_fs::{Call, FsError, Inode, Result};
+use granary_fs::{Call, FsError, Result};
 use granary_pm::BLOCK;
 use granary_units::Dest;
 use granary_vfs::{NodeRef, Through};
@@ -48,42 +47,8 @@ pub fn through(call: &Call<'_>) -> Through {
 }
 
 impl Spfs {
-    /// Reads bytes within the file.
-    pub(crate) fn read_bytes(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        pos: u64,
-        mut dest: Dest<'_>,
-    ) -> Result<()> {
-        let node = node::of(inode);
-        loop {
-            {
-                let state = node.read();
-                match &*state {
-                    Residence::Bypass => {
-                        return self.read_below(call, &node.below()?, pos, dest, through(call));
-                    }
-                    Residence::Tiered(t) => {
-                        let below = node.ground()?;
-                        t.factor.lock().read(self.options.factor_percent.into());
-                        if t.complete {
-                            return self.read_tiered(call, below.as_ref(), t, pos, dest);
-                        }
-                        if self.read_by_search(t, pos, dest.part(0, dest.len()))? {
-                            return Ok(());
-                        }
-                    }
-                }
-            }
-            if let Residence::Tiered(t) = &mut *node.write() {
-                self.store.load_chain(t)?;
-            }
-        }
-    }
-
     /// Reads what one extent has wholly, which one search of the table finds.
-    fn read_by_search(&self, t: &Tier, pos: u64, mut dest: Dest<'_>) -> Result<bool> {
+    pub(crate) fn read_by_search(&self, t: &Tier, pos: u64, mut dest: Dest<'_>) -> Result<bool> {
         let Some(e) = self.store.search(t.number, (pos / BLOCK) as u32)? else { return Ok(false) };
         let inside = pos - u64::from(e.lcn) * BLOCK;
         if inside + dest.len() as u64 > u64::from(e.len) * BLOCK {
@@ -96,7 +61,7 @@ impl Spfs {
         self.load_bytes(u64::from(e.pcn) * BLOCK + inside, dest).map(|()| true)
     }
 
-    fn read_tiered(
+    pub(crate) fn read_tiered(
         &self,
         call: &Call<'_>,
         below: Option<&NodeRef>,
@@ -154,71 +119,6 @@ impl Spfs {
                     let n = SCRATCH.min(len - done);
                     self.store.pm.load(at + done as u64, &mut scratch[..n], Structure::Data)
                 })
-            }
-        }
-    }
-
-    /// The first byte at or after `pos` that may be data.
-    pub(crate) fn seek_data_of(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
-        self.seek(call, inode, |fs, below, t| {
-            let mut at = pos;
-            while at < t.size {
-                match t.run(at, t.size) {
-                    Run::Memory(..) => return Ok(Some(at)),
-                    Run::Zero(n) => at += n,
-                    Run::Lower(n) => {
-                        match fs.lower.seek_data(&call.as_root(), below.ok_or(FsError::Stale)?, at)? {
-                            Some(data) if data < at + n => return Ok(Some(data)),
-                            _ => at += n,
-                        }
-                    }
-                }
-            }
-            Ok(None)
-        })?
-        .map_or_else(|| self.lower.seek_data(&call.as_root(), &node::below(inode)?, pos), Ok)
-    }
-
-    /// The first byte at or after `pos` that is in a hole; at the latest the size.
-    pub(crate) fn seek_hole_of(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
-        self.seek(call, inode, |fs, below, t| {
-            let mut at = pos;
-            while at < t.size {
-                match t.run(at, t.size) {
-                    Run::Memory(_, n) => at += n,
-                    Run::Zero(_) => return Ok(at),
-                    Run::Lower(n) => {
-                        let hole = fs.lower.seek_hole(&call.as_root(), below.ok_or(FsError::Stale)?, at)?;
-                        if hole < at + n {
-                            return Ok(hole);
-                        }
-                        at += n;
-                    }
-                }
-            }
-            Ok(t.size)
-        })?
-        .map_or_else(|| self.lower.seek_hole(&call.as_root(), &node::below(inode)?, pos), Ok)
-    }
-
-    /// Asks `look` of a tiered file, all of whose extents are known; `None` where the lower file has all.
-    fn seek<T>(
-        &self,
-        _: &Call<'_>,
-        inode: &Inode,
-        look: impl Fn(&Spfs, Option<&NodeRef>, &Tier) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let node = node::of(inode);
-        loop {
-            match &*node.read() {
-                Residence::Bypass => return Ok(None),
-                Residence::Tiered(t) if t.complete => {
-                    return look(self, node.ground()?.as_ref(), t).map(Some);
-                }
-                Residence::Tiered(_) => {}
-            }
-            if let Residence::Tiered(t) = &mut *node.write() {
-                self.store.load_chain(t)?;
             }
         }
     }

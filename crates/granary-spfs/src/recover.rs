@@ -14,60 +14,19 @@
 //! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and what is changed.
 
 use crate::exthash;
+use crate::fs::{Missing, Recovery};
 use crate::layout::alone::{self, Alone, NamePlace};
-use crate::layout::inode::{self, Identity, Inode, Undo};
+use crate::layout::inode::{self, Identity, Undo};
 use crate::layout::slot::Extent;
 use crate::store::Store;
 use crate::survey::{File, Survey, clusters_of};
 use crate::tier::Tier;
 use granary_device::Structure;
-use granary_fs::{Call, FileKind, FsError, Ino, Result, Time};
+use granary_fs::{Call, FileKind, FsError, Ino, Result};
 use granary_pm::{BLOCK, Used, corrupt};
 use granary_units::Payload;
 use granary_vfs::{Lower, NodeRef};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What a mount had to recover.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// It had been unmounted.
-    pub clean: bool,
-    /// Splits or merges that were finished.
-    pub splits: u64,
-    /// Pairs of segments that were merged because they were nearly empty.
-    pub merged: u64,
-    /// Files that are tiered.
-    pub files: u64,
-    /// Files that the lower file system has no more.
-    pub dropped: u64,
-    /// Renames that were finished.
-    pub renamed: u64,
-    /// Lower files that a move had begun.
-    pub unmoved: u64,
-    /// Files in persistent memory alone that got another name: theirs was damaged, or its directory is gone.
-    pub found: u64,
-    /// Overwrites that were taken back.
-    pub undone: u64,
-    /// Slots of extents that no chain reached.
-    pub scrubbed: u64,
-}
-
-/// A file of persistent memory that is not below: its name went with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
-    /// Its inode number below.
-    pub ino: u64,
-    /// Its size in bytes.
-    pub size: u64,
-    /// When it was last written.
-    pub mtime: Time,
-}
-
-impl Missing {
-    pub(crate) fn of(inode: &Inode) -> Missing {
-        Missing { ino: inode.identity.ino, size: inode.size, mtime: inode.mtime }
-    }
-}
 
 /// Recovers; gives the files that are not below any more. Without `changes_below` the lower file system stays as it is: what would be
 /// removed or cut there is not read, as long as nobody changes anything.
@@ -352,7 +311,7 @@ pub fn reached(store: &Store, survey: &Survey) -> Result<(Used, BTreeMap<u32, u1
 
 /// The usage table says what the inodes say.
 fn settle_usage(store: &Store, inodes: &BTreeMap<u32, u16>) -> Result<()> {
-    let known = crate::mount::usage(store)?;
+    let known = crate::survey::usage(store)?;
     let mut b = store.pm.batch();
     let wrong = inodes.iter().filter(|(c, map)| known.get(c) != Some(map)).map(|(c, map)| (*c, *map));
     let gone = known.keys().filter(|c| !inodes.contains_key(c)).map(|c| (*c, 0));

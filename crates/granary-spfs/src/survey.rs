@@ -98,3 +98,14 @@ impl File {
 pub fn clusters_of(size: u64) -> u32 {
     size.div_ceil(BLOCK).min(u64::from(u32::MAX)) as u32
 }
+
+/// The maps of all clusters of inodes.
+pub fn usage(store: &Store) -> Result<BTreeMap<u32, u16>> {
+    let mut maps = BTreeMap::new();
+    store.usage.for_each(&store.pm, &mut |_, b| {
+        let (cluster, map) = slot::read_usage(b);
+        maps.insert(cluster, map);
+        Ok(())
+    })?;
+    Ok(maps)
+}

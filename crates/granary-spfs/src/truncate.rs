@@ -7,7 +7,7 @@
 //! The first store decides: recovery does the rest. `limit` makes what the lower file still has behind the cut nobody's, before and
 //! after a power failure that takes its own truncation back; it is cut below for its space only.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::inode;
 use crate::tier::Tier;
 use granary_fs::{Call, Result};

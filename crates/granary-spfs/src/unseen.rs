@@ -12,7 +12,7 @@
 //! A name that was removed below can be back after a power failure: its last owner's, or the one that a move had entered. As long as a file here has the name,
 //! recovery removes it. So the removal is made durable before the file gives the name up.
 
-use crate::Spfs;
+use crate::fs::Spfs;
 use crate::layout::alone::NamePlace;
 use granary_fs::{Call, FileKind, Ino, Inode, Result};
 use granary_sim::sync::RwLockReadGuard;

@@ -10,21 +10,18 @@
 //! A hole up to `limit` takes its base bytes from the lower file, in aligned pieces, so that the next writes near it find an extent.
 //! Behind `limit` base bytes are zeros. The pages of the lower page cache under a piece are dropped: nobody reads them any more.
 
-use crate::Spfs;
 use crate::exthash;
 use crate::factor::Use;
+use crate::fs::Spfs;
 use crate::layout::inode;
-use crate::node::{self, Residence};
 use crate::options::PromotionCopy;
-use crate::read::through;
 use crate::tier::Tier;
 use granary_device::Structure;
-use granary_fs::{Call, FsError, Inode, Result};
+use granary_fs::{Call, FsError, Result};
 use granary_pm::{BLOCK, Batch};
 use granary_units::{Dest, Nanos, Payload};
 use granary_vfs::{NodeRef, Through};
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Clusters that are taken ahead of an append: 16 KB (released code).
 const AHEAD: u64 = 4;
@@ -60,49 +57,9 @@ impl Write<'_> {
 }
 
 impl Spfs {
-    /// Writes bytes and stamps size and times.
-    pub(crate) fn write_bytes(
-        &self,
-        call: &Call<'_>,
-        inode: &Inode,
-        pos: u64,
-        data: Payload<'_>,
-    ) -> Result<()> {
-        let node = node::of(inode);
-        if data.is_empty() {
-            return Ok(());
-        }
-        node.profile.lock().wrote(data.len() as u64);
-        loop {
-            {
-                let state = node.read();
-                if matches!(*state, Residence::Bypass) {
-                    let wrote = self.lower.write(&call.as_root(), &node.below()?, pos, data, through(call));
-                    node.touch();
-                    self.follow_as(inode, &state);
-                    return wrote;
-                }
-            }
-            let mut state = node.write();
-            let Residence::Tiered(t) = &mut *state else { continue };
-            let below = node.ground()?;
-            let write = Write { call: &call.as_root(), below: below.as_ref(), pos, data };
-            match self.write_tiered(t, &write) {
-                Err(FsError::NoSpace) => {
-                    self.counts.spilled.fetch_add(1, Relaxed);
-                    self.demote_locked(node, &mut state, true)?;
-                }
-                wrote => {
-                    self.follow_as(inode, &state);
-                    return wrote;
-                }
-            }
-        }
-    }
-
     /// # Errors
     /// `NoSpace`: persistent memory has no room; no byte within the size has changed.
-    fn write_tiered(&self, t: &mut Tier, w: &Write<'_>) -> Result<()> {
+    pub(crate) fn write_tiered(&self, t: &mut Tier, w: &Write<'_>) -> Result<()> {
         self.store.load_chain(t)?;
         self.make_room(t, w)?;
         t.factor.lock().used(Use::Write(w.data.len() as u64), self.options.factor_percent.into());

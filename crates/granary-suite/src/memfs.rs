@@ -11,18 +11,19 @@
 //! reused at once, calls take time before and after they take effect, and can be made to fail.
 
 mod check;
+mod data;
+mod names;
 mod state;
 
 use granary_fs::{
-    Allocate, Attr, Attributes, CachePolicy, Call, Created, Data, DirEntry, DirtyPage, Entrance, Features,
-    FileKind, FsError, Ino, Inode, Life, Loaded, Names, NewNode, Quirks, Rename, Result, SetAttr, Space,
-    StatFs, WriteBackCause,
+    Allocate, Attributes, CachePolicy, Call, Entrance, Features, FsError, Ino, Inode, Life, Loaded, Quirks,
+    Result, SetAttr, Space, StatFs,
 };
 use granary_sim::rng::Stream;
 use granary_sim::sleep;
-use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
+use granary_units::{Nanos, PAGE_SIZE, Page};
 use parking_lot::Mutex;
-use state::{Entry, MemInode, State};
+use state::State;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -132,210 +133,6 @@ fn assert_exclusive(inode: &Inode) {
 
 fn assert_locked(inode: &Inode) {
     assert!(inode.rwsem.is_locked(), "{} is not locked", inode.ino());
-}
-
-impl Names for MemFs {
-    fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
-        assert_locked(dir);
-        self.fault()?;
-        self.step(|s| Ok(s.node(dir).entries.get(name).map(|e| e.ino)))
-    }
-
-    fn readdir(
-        &self,
-        _call: &Call<'_>,
-        dir: &Inode,
-        from: u64,
-        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
-        assert_locked(dir);
-        self.step(|s| {
-            let node = s.node(dir);
-            let mut all: Vec<_> = node.entries.iter().filter(|(_, e)| e.cookie > from).collect();
-            all.sort_by_key(|(_, e)| e.cookie);
-            for (name, e) in all {
-                if !emit(DirEntry { name, ino: e.ino, kind: e.kind, next: e.cookie }) {
-                    break;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn dir_end(&self, dir: &Inode) -> u64 {
-        self.state.lock().node(dir).last_cookie()
-    }
-
-    fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
-        self.step(|s| Ok(s.node(dir).parent))
-    }
-
-    fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {
-        assert_locked(dir);
-        self.step(|s| Ok(s.node(dir).entries.is_empty()))
-    }
-
-    fn readlink(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
-        self.step(|s| Ok(s.node(inode).target.clone()))
-    }
-
-    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
-        assert_exclusive(dir);
-        self.fault()?;
-        self.step(|s| {
-            let is_dir = new.kind == FileKind::Dir;
-            let attr = Attr { size: new.target.len() as u64, ..new.attr(call.time) };
-            let ino = s.allocate(MemInode::new(attr, dir.ino(), new.target.to_vec()));
-            s.enter(dir, name, Entry { ino, kind: new.kind, cookie: 0 });
-            s.stamp(dir, call.time, |a| a.nlink += u32::from(is_dir));
-            Ok(Created { ino, loaded: Loaded { attr, private: Arc::new(()) } })
-        })
-    }
-
-    fn create_unnamed(&self, call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
-        self.fault()?;
-        self.step(|s| {
-            let attr = Attr { nlink: 0, ..new.attr(call.time) };
-            let ino = s.allocate(MemInode::new(attr, dir.ino(), Vec::new()));
-            Ok(Created { ino, loaded: Loaded { attr, private: Arc::new(()) } })
-        })
-    }
-
-    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        assert_exclusive(dir);
-        assert_exclusive(inode);
-        self.fault()?;
-        self.step(|s| {
-            let kind = s.node(inode).attr.kind;
-            s.enter(dir, name, Entry { ino: inode.ino(), kind, cookie: 0 });
-            s.stamp(dir, call.time, |_| ());
-            s.change(inode, |a| a.linked(call.time));
-            Ok(())
-        })
-    }
-
-    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        assert_exclusive(dir);
-        assert_exclusive(inode);
-        self.fault()?;
-        self.step(|s| {
-            s.take(dir, name, inode);
-            s.unlinked(dir, inode, call.time);
-            s.stamp(dir, call.time, |_| ());
-            Ok(())
-        })
-    }
-
-    fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
-        [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target).for_each(assert_exclusive);
-        self.fault()?;
-        self.step(|s| {
-            let moved = s.take(r.from_dir, r.from, r.inode);
-            let replaced = r.target.map(|t| (t, s.take(r.to_dir, r.to, t)));
-            s.enter(r.to_dir, r.to, moved);
-            s.moved(r.inode, r.from_dir, r.to_dir);
-            match replaced {
-                Some((t, entry)) if r.exchange => {
-                    s.enter(r.from_dir, r.from, entry);
-                    s.moved(t, r.to_dir, r.from_dir);
-                    s.change(t, |a| a.changed(call.time));
-                }
-                Some((t, _)) => s.unlinked(r.to_dir, t, call.time),
-                None => {}
-            }
-            s.change(r.inode, |a| a.changed(call.time));
-            s.stamp(r.from_dir, call.time, |_| ());
-            s.stamp(r.to_dir, call.time, |_| ());
-            Ok(())
-        })
-    }
-}
-
-impl Data for MemFs {
-    granary_fs::file_system_lacks!(rewrites_cut_page, flush_on_close);
-
-    fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
-        assert_locked(inode);
-        self.fault()?;
-        self.step(|s| {
-            let node = s.node(inode);
-            let end = first + out.len() as u64;
-            assert!(end <= node.attr.size.div_ceil(PAGE), "pages beyond the end of {} are read", inode.ino());
-            for (i, page) in out.iter_mut().enumerate() {
-                *page = node.blocks.get(&(first + i as u64)).cloned().unwrap_or(Page::ZERO);
-            }
-            Ok(())
-        })
-    }
-
-    fn reserve(&self, _call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        assert_exclusive(inode);
-        self.fault()?;
-        self.step(|s| {
-            let pages: Vec<u64> = (pos / PAGE..(pos + len).div_ceil(PAGE)).collect();
-            let node = s.node(inode);
-            let new = pages.iter().filter(|p| !node.blocks.contains_key(p) && !node.reserved.contains(p));
-            let new = new.count() as u64;
-            if self.config.blocks < UNLIMITED && s.used() + new > self.config.blocks {
-                return Err(FsError::NoSpace);
-            }
-            s.node(inode).reserved.extend(pages);
-            Ok(())
-        })
-    }
-
-    fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        assert_exclusive(inode);
-        self.step(|s| {
-            s.change(inode, |a| a.wrote(pos + len, call.time));
-            Ok(())
-        })
-    }
-
-    fn write_pages(
-        &self,
-        _call: &Call<'_>,
-        inode: &Inode,
-        pages: &[DirtyPage],
-        _: WriteBackCause,
-    ) -> Result<()> {
-        begin_writing(&mut self.state.lock(), inode);
-        self.pause();
-        let fails = self.write_faults.load(Relaxed);
-        match &mut *self.state.lock() {
-            s if fails => s.node(inode).on_media = None,
-            s => s.store(inode, pages),
-        }
-        self.pause();
-        self.state.lock().node(inode).writing = false;
-        if fails { Err(MemFs::injected()) } else { Ok(()) }
-    }
-
-    fn read_direct(&self, _call: &Call<'_>, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
-        assert_locked(inode);
-        self.fault()?;
-        self.step(|s| {
-            s.load(inode, pos, &mut dest);
-            Ok(())
-        })
-    }
-
-    fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
-        assert_exclusive(inode);
-        self.fault()?;
-        self.step(|s| {
-            s.overwrite(inode, pos, data);
-            s.change(inode, |a| a.wrote(pos + data.len() as u64, call.time));
-            Ok(())
-        })
-    }
-
-    fn fsync(&self, _call: &Call<'_>, inode: &Inode, _: bool) -> Result<()> {
-        self.step(|s| {
-            assert!(s.inodes.contains_key(&inode.ino()));
-            Ok(())
-        })
-    }
 }
 
 impl Space for MemFs {

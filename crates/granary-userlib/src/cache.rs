@@ -11,7 +11,8 @@
 //! Nothing is allocated but once: each copy has its place, with a lock that nobody waits for: who finds it taken asks the server. Pages
 //! take memory when they are used, 16 MiB at most.
 
-use crate::versions;
+use crate::file::Source;
+use crate::{alive, versions};
 use granary_direct::versions::Watched;
 use granary_direct::{Answer, Attributes, PathPlace};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -104,7 +105,7 @@ fn kept_at(place: &PathPlace<'_>, follow: bool) -> &'static Kept<Path> {
 
 /// What a path leads to, if that is remembered and still so: its attributes, or that there is nothing.
 pub fn path(place: &PathPlace<'_>, follow: bool) -> Option<Answer> {
-    let epoch = versions::connection()?;
+    let epoch = alive::connection()?;
     let told = kept_at(place, follow)
         .with(|kept| (kept.epoch == epoch && kept.is_of(place, follow)).then_some(kept.told))??;
     let is_current = |what, version| versions::is_current(epoch, what, version);
@@ -126,15 +127,6 @@ pub fn keep_path(place: &PathPlace<'_>, follow: bool, told: &Answer, epoch: u32)
         (kept.epoch, kept.ino, kept.follow, kept.base, kept.len) = (epoch, place.ino, follow, base, len);
         kept.told = *told;
     });
-}
-
-/// Where pages of a file may be found: an open file of this process, in one life of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// Of this open file; never used twice.
-    pub serial: u64,
-    /// The connection that has told them.
-    pub epoch: u32,
 }
 
 /// What is known of a page that is remembered.

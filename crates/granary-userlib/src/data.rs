@@ -7,10 +7,9 @@
 //!
 //! What is strange (nothing to move, negative positions, no memory) is the kernel's to answer.
 
-use crate::cache::{self, Source};
-use crate::file::{File, borrowed};
+use crate::file::{File, Source, borrowed};
 use crate::session::{self, Connected};
-use crate::{fail, table, versions};
+use crate::{alive, cache, fail, table};
 use granary_direct::segment::{DATA, Segment};
 use granary_direct::{Answer, Command, Op, SeeKernel};
 use libc::{off_t, size_t, ssize_t};
@@ -96,7 +95,7 @@ fn read_at(file: &File, fd: c_int, pos: u64, buf: *mut c_void, len: usize) -> Op
 
 /// Reads what is remembered; of the present connection, whose server lives.
 fn remembered(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
-    if versions::connection() == Some(source.epoch) { cache::read(source, pos, to) } else { None }
+    if alive::connection() == Some(source.epoch) { cache::read(source, pos, to) } else { None }
 }
 
 fn write_at(file: &File, fd: c_int, pos: u64, buf: *const c_void, len: usize) -> Option<Moved> {

@@ -7,7 +7,6 @@
 //! The server is asked when the file is first used. It looks for the file by its path, with this program's rights, and takes it if
 //! it has the number that the kernel has opened.
 
-use crate::cache::Source;
 use crate::session::{self, Connected};
 use crate::setup::setup;
 use crate::signals::{self, Held};
@@ -54,6 +53,15 @@ impl Drop for Moving {
     fn drop(&mut self) {
         self.0.mover.store(0, SeqCst);
     }
+}
+
+/// Where pages of a file may be found: an open file of this process, in one life of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Of this open file; never used twice.
+    pub serial: u64,
+    /// The connection that has told them.
+    pub epoch: u32,
 }
 
 impl File {

@@ -40,12 +40,14 @@
 
 #[macro_use]
 mod next;
+mod alive;
 mod cache;
 mod change;
 mod create;
 mod data;
 mod descriptors;
 mod file;
+mod loaded;
 mod names;
 mod open;
 mod owner;

@@ -1,8 +1,7 @@
-//! What the environment says, and what a fork does.
+//! What the environment says.
 //!
 //! ```text
 //!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> where the server is, which device the mount is
-//!   fork:    before: open files are shared from now on ── child: no connection any more, it makes its own      (owner.rs)
 //! ```
 //!
 //! Names are told to the server only where the directory is the mount itself (GRANARY_DIRECT_DEVICE), whole, with nothing mounted in it.
@@ -10,7 +9,7 @@
 //!
 //! Without these variables, or where the directory is not what it was, the library does nothing.
 
-use crate::{owner, table};
+use crate::owner;
 use granary_direct::{DEVICE_VARIABLE, DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARIABLE};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use std::ffi::{CStr, CString, OsStr};
@@ -146,24 +145,11 @@ fn read_environment() -> Option<Setup> {
     })
 }
 
-extern "C" fn loaded() {
+/// Takes the environment over, and calls `begin` before anybody else can find it.
+pub fn take_environment(begin: impl FnOnce()) {
     let Some(setup) = read_environment() else { return };
     NAMES.store(setup.whole, Relaxed);
     let _ = SETUP.set(setup);
-    owner::begin();
-    // SAFETY: functions of this library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
+    begin();
     ON.store(true, Relaxed);
 }
-
-extern "C" fn before_fork() {
-    table::share_all(|_| true);
-}
-
-extern "C" fn in_child() {
-    owner::forked();
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOADED: extern "C" fn() = loaded;

@@ -1,13 +1,11 @@
-//! The versions of what the server has told (`granary_direct::versions`), and whether it lives.
+//! The versions of what the server has told (`granary_direct::versions`).
 //!
-//! They are asked for with a connection, and stay mapped: another thread may be looking. That the server lives is looked at once in each
-//! tick of the kernel's clock.
+//! They are asked for with a connection, and stay mapped: another thread may be looking.
 
-use crate::session;
 use granary_direct::socket::ask_versions;
 use granary_direct::versions::{Versions, Watched};
 use rustix::fd::BorrowedFd;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 /// The number of no connection.
@@ -18,8 +16,6 @@ static VERSIONS: AtomicPtr<Versions> = AtomicPtr::new(std::ptr::null_mut());
 static VERSIONS_EPOCH: AtomicU32 = AtomicU32::new(0);
 /// Which file they are: the next connection to the same server finds them mapped.
 static VERSIONS_FILE: AtomicU64 = AtomicU64::new(0);
-/// When the server was last seen, in ticks of the kernel's clock.
-static SEEN: AtomicU64 = AtomicU64::new(0);
 
 /// Asks for those of a connection, once. Without them nothing is remembered.
 pub fn get(socket: BorrowedFd<'_>, epoch: u32) {
@@ -38,26 +34,9 @@ pub fn get(socket: BorrowedFd<'_>, epoch: u32) {
     VERSIONS_EPOCH.store(epoch, SeqCst);
 }
 
-/// The present connection, if it has versions and its server lives.
-pub fn connection() -> Option<u32> {
-    let epoch = session::epoch();
-    (VERSIONS_EPOCH.load(SeqCst) == epoch && is_alive(epoch)).then_some(epoch)
-}
-
-/// Whether the server was there in this tick of the kernel's clock.
-fn is_alive(epoch: u32) -> bool {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for a time; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    let now = (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64);
-    if SEEN.load(Relaxed) == now {
-        return true;
-    }
-    let alive = session::is_there(epoch);
-    if alive {
-        SEEN.store(now, Relaxed);
-    }
-    alive
+/// Whether there are those of this connection.
+pub fn are_of(epoch: u32) -> bool {
+    VERSIONS_EPOCH.load(SeqCst) == epoch
 }
 
 /// Whether nothing has changed since the answer of this version on this connection.

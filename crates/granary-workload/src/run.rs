@@ -43,6 +43,7 @@ mod plan;
 mod pool;
 mod semaphore;
 mod setup;
+mod shared;
 mod standstill;
 #[cfg(test)]
 mod tests;
@@ -55,19 +56,16 @@ pub use fileset::content_word;
 pub use halt::Finish;
 pub use ledger::OpStats;
 pub use periods::Period;
+use shared::Shared;
 
 use crate::spec::{FilesetId, QuitMode, RandomVar, Step, Workload};
-use events::Events;
 use fileset::Fileset;
 use granary_fs::FsError;
 use granary_sim::now;
 use granary_units::Nanos;
 use granary_vfs::Posix;
-use halt::{AtEnd, Halt, Monitor};
-use ledger::Ledger;
-use plan::{Plan, ThreadPlan};
-use semaphore::{Gate, Semaphore};
-use standstill::Standstill;
+use halt::AtEnd;
+use plan::Plan;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -188,9 +186,6 @@ pub struct Outcome {
     /// What the workload asks for and this run did not do.
     pub warnings: Vec<String>,
 }
-
-/// Lines of `print` that are kept.
-const MAX_MESSAGES: usize = 100;
 
 /// A workload on its way; see the [module](self).
 pub struct Run<C> {
@@ -419,121 +414,5 @@ impl<C: Clients> Run<C> {
             warnings.push("`noreadahead` has no effect: there is no such hint here".into());
         }
         warnings
-    }
-}
-
-/// Lines of `print` flowops.
-#[derive(Default)]
-struct Said {
-    lines: Vec<String>,
-    /// Those beyond [`MAX_MESSAGES`].
-    more: u64,
-}
-
-impl Said {
-    fn take(&mut self) -> Vec<String> {
-        let mut lines = std::mem::take(&mut self.lines);
-        if self.more > 0 {
-            lines.push(format!("({} more lines)", self.more));
-        }
-        lines
-    }
-}
-
-/// What all threads of a measured phase share.
-struct Shared {
-    sets: Vec<Arc<Fileset>>,
-    halt: Halt,
-    /// Threads that have not come to their end.
-    running: Arc<Monitor<usize>>,
-    ledger: Ledger,
-    events: Events,
-    /// Where threads sleep.
-    sleepers: Arc<Monitor<()>>,
-    still: Standstill,
-    groups: Vec<Vec<Arc<Semaphore>>>,
-    gates: Vec<Arc<Gate>>,
-    randoms: Arc<[RandomVar]>,
-    mode: QuitMode,
-    hog_store_ps: u64,
-    changed_lines: f64,
-    progress: Option<ProgressFn>,
-    finish_count: Option<u64>,
-    aio: aio::Totals,
-    messages: parking_lot::Mutex<Said>,
-}
-
-impl Shared {
-    fn new<C>(run: &Run<C>, plan: &mut Plan, sets: Vec<Arc<Fileset>>, deadline: Nanos) -> Shared {
-        let halt = Halt::new(deadline, run.options.stop.clone());
-        let sleepers = Arc::new(Monitor::new(()));
-        halt.enrol(Arc::clone(&sleepers) as _);
-        let running = Arc::new(Monitor::new(plan.threads.len()));
-        halt.enrol(Arc::clone(&running) as _);
-        for set in &sets {
-            halt.enrol(Arc::clone(set) as _);
-        }
-        let mut groups: Vec<Vec<Arc<Semaphore>>> = vec![Vec::new(); plan.groups];
-        for (thread, ThreadPlan { kind, .. }) in plan.threads.iter().enumerate() {
-            for &(group, highwater) in &kind.semblocks {
-                let semaphore = Arc::new(Semaphore::new(thread, highwater));
-                halt.enrol(Arc::clone(&semaphore) as _);
-                groups[group].push(semaphore);
-            }
-        }
-        let gates: Vec<Arc<Gate>> = (0..plan.gates).map(|_| Arc::default()).collect();
-        for gate in &gates {
-            halt.enrol(Arc::clone(gate) as _);
-        }
-        Shared {
-            sets,
-            halt,
-            running,
-            ledger: Ledger::new(std::mem::take(&mut plan.stats), plan.processes),
-            events: Events::new(run.workload.event_rate, Arc::clone(&sleepers)),
-            sleepers,
-            still: Standstill::new(&run.workload.name, &plan.threads),
-            groups,
-            gates,
-            randoms: Arc::clone(&run.randoms),
-            mode: run.workload.mode,
-            hog_store_ps: run.options.hog_store_ps,
-            changed_lines: run.options.changed_lines,
-            progress: run.options.progress.clone(),
-            finish_count: plan.finish_count,
-            aio: aio::Totals::default(),
-            messages: parking_lot::Mutex::default(),
-        }
-    }
-
-    /// The thread of this number has come to its end; the last one ends the run.
-    fn leave(&self, thread: usize) {
-        self.still.thread_ended(thread, &self.halt);
-        let last = {
-            let mut running = self.running.lock();
-            *running -= 1;
-            *running == 0
-        };
-        if last {
-            self.halt.ended();
-            self.running.notify_all();
-        }
-    }
-
-    /// Waits until the run is over, and tells of it where no thread did: at the deadline.
-    fn wait_for_the_end(&self) {
-        let mut running = self.running.lock();
-        self.running.wait_until(&mut running, &self.halt, Nanos::MAX, |running| *running == 0);
-        drop(running);
-        self.halt.ended();
-    }
-
-    fn say(&self, message: &str) {
-        let mut messages = self.messages.lock();
-        if messages.lines.len() < MAX_MESSAGES {
-            messages.lines.push(message.to_owned());
-        } else {
-            messages.more += 1;
-        }
     }
 }

@@ -327,39 +327,3 @@ fn blocks_that_are_just_becoming_free_are_space() {
         writes_while_blocks_become_free(&MountOptions { discard: true, ..options });
     }
 }
-
-/// For the shared suite.
-#[derive(Clone)]
-struct Subject;
-
-impl granary_suite::suite::Subject for Subject {
-    type Fs = ByteFs;
-    type Recovery = granary_bytefs::RecoveryReport;
-
-    fn limits(&self) -> granary_suite::reference::Limits {
-        granary_suite::reference::Limits { max_file_size: i64::MAX as u64, max_links: 65_000 }
-    }
-
-    fn mkfs(&self, port: &Port) -> Result<()> {
-        mkfs(port, &MkfsOptions::default())
-    }
-
-    /// The drives of the suite have no write log.
-    fn mount(&self, port: Port) -> Result<Arc<ByteFs>> {
-        let variant = Variant::Dual;
-        granary_bytefs::mount(port, &MountOptions { cpus: 4, variant, ..MountOptions::default() })
-    }
-
-    fn recovery(fs: &ByteFs) -> granary_bytefs::RecoveryReport {
-        fs.recovery()
-    }
-
-    fn was_clean(recovery: &granary_bytefs::RecoveryReport) -> bool {
-        recovery.clean
-    }
-}
-
-#[test]
-fn no_space_is_said_only_where_statfs_says_it() {
-    granary_suite::suite::no_space_is_said_only_where_statfs_says_it(&Subject);
-}

@@ -384,7 +384,7 @@ fn a_full_orphan_table_stops_neither_truncations_nor_removals() {
 
 /// Pages up to the last one that has a number are pages like all others, in both ways of writing data.
 #[test]
-fn the_largest_file_is_whole_to_its_last_byte() {
+fn the_largest_file_is_whole_to_its_last_byte_on_a_write_log() {
     for data in [DataMode::Ordered, DataMode::Journal] {
         for (seed, page_cache) in [(1, Bytes::mib(64)), (2, Bytes::kib(64))] {
             in_world(move || {

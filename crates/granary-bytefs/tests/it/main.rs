@@ -13,7 +13,7 @@ mod model;
 mod posix;
 mod records;
 mod redo;
-mod still;
 mod traffic;
 mod transactions;
 mod unreadable;
+mod whole;

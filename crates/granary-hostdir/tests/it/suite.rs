@@ -9,6 +9,7 @@ use granary_hostdir::HostDir;
 use granary_suite::model::Mix;
 use granary_suite::reference::Limits;
 use granary_suite::suite::{self, tiny_caches};
+use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 use parking_lot::Mutex;
 use std::fs::Permissions;
@@ -74,48 +75,45 @@ fn calls_behave_as_the_reference() {
     }
 }
 
-#[test]
-fn concurrent_calls_have_a_serial_order() {
+/// Runs a test where it can be made.
+fn as_root(test: impl FnOnce()) {
     if is_root() {
-        suite::concurrent_calls_have_a_serial_order(&Subject::default());
+        test();
     }
 }
 
-#[test]
-fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    if is_root() {
-        suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&Subject::default());
-    }
-}
-
-#[test]
-fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    if is_root() {
-        suite::threads_on_the_wall_clock_leave_a_sound_file_system(&Subject::default());
-    }
-}
-
-#[test]
-fn listing_survives_changes_in_between() {
-    if is_root() {
-        suite::listing_survives_changes_in_between(&Subject::default());
-    }
-}
-
-#[test]
-fn a_large_sparse_file_keeps_every_piece() {
-    if is_root() {
-        suite::a_large_sparse_file_keeps_every_piece(&Subject::default());
-    }
-}
-
-#[test]
-fn punched_and_zeroed_ranges_read_as_zeros() {
-    let file = tempfile::tempfile().expect("a file");
-    let zeroes = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::ZERO_RANGE, 0, 1).is_ok();
-    if !zeroes {
-        granary_suite::skip::skipped("the host's file system for temporary files cannot zero a range");
-    } else if is_root() {
-        suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
-    }
+granary_suite::whole_suite! { as_root;
+    attributes_survive_power_failures => lacks "the host keeps its power";
+    attributes_up_to_the_limit_come_back => lacks "the host's space is everybody's: what attributes take of it cannot be seen";
+    a_refused_access_list_changes_nothing => lacks "times are the host's, which stamps what is set and set back";
+    scribbled_images_are_refused_or_reported => lacks "the media are the host's";
+    damaged_media_give_errors => lacks "the media are the host's";
+    every_name_of_a_full_file_system_can_be_taken_away => lacks "the host's space is everybody's: nobody fills it";
+    a_full_file_system_loses_power_while_it_is_emptied => lacks "the host keeps its power";
+    attributes_of_a_full_file_system_can_be_changed => lacks "the host's space is everybody's: nobody fills it";
+    a_full_file_system_loses_power_while_attributes_change => lacks "the host keeps its power";
+    reserved_blocks_read_as_zeros => of Subject::default();
+    reserving_too_much_changes_nothing => lacks "the host's space is everybody's: nobody fills it";
+    punched_and_zeroed_ranges_read_as_zeros => is {
+        let file = tempfile::tempfile().expect("a file");
+        if rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::ZERO_RANGE, 0, 1).is_ok() {
+            suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
+        } else {
+            granary_suite::skip::skipped("the host's file system for temporary files cannot zero a range");
+        }
+    };
+    a_refused_hole_changes_nothing => lacks "the host's space is everybody's: nobody fills it";
+    the_largest_file_is_whole_to_its_last_byte => lacks "how large a file can be is the host's affair";
+    concurrent_calls_have_a_serial_order => of Subject::default();
+    any_calls_of_64_tasks_end_and_leave_a_sound_file_system => of Subject::default();
+    threads_on_the_wall_clock_leave_a_sound_file_system => of Subject::default();
+    no_space_is_said_only_where_statfs_says_it => lacks "the host's space is everybody's: nobody fills it";
+    what_was_fsynced_survives_power_failures => lacks "the host keeps its power";
+    a_power_failure_right_after_fsync_loses_nothing => lacks "the host keeps its power";
+    a_full_file_system_can_be_emptied_and_filled_again => lacks "the host's space is everybody's: nobody fills it";
+    a_full_file_system_survives_a_crowd => lacks "the host's space is everybody's: nobody fills it";
+    a_large_directory_keeps_every_name => of Subject::default(), 5_000, 0;
+    listing_survives_changes_in_between => of Subject::default();
+    a_large_sparse_file_keeps_every_piece => of Subject::default();
+    still_files_stay_while_readers_are_set_aside => of Subject::default(), Bytes::mib(64), 0..1, |_| ();
 }

@@ -18,20 +18,20 @@
 //!
 //! Source: ByteFS section 4.9 (16 MB write buffer) and 4.3 (writes grouped over channels).
 
+mod image;
 mod programs;
+mod read;
+mod write;
 
 use crate::config::WriteAck;
 use crate::firmware::Cores;
 use crate::firmware::store::Store;
 use crate::power::torn;
-use crate::saved::medium::ImageMedium;
 use granary_device::BufferCounters;
 use granary_device::DriveError;
-use granary_flash::{
-    BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
-};
+use granary_flash::{Cause, FlashCounters, FlashError, Ftl, FtlConfig, NoData, RamMedium};
 use granary_sim::rng::{Stream, Thing};
-use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa, prefetch};
+use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, prefetch};
 use programs::Programs;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -119,35 +119,6 @@ impl Backend {
         Ok(Backend::over(ftl, size, ahead))
     }
 
-    /// An empty buffer in front of the flash of an image. Every page is given to the FTL when it comes, so that its content
-    /// is in the image at once; then the buffer has nothing of its own to keep. Of an image that was opened read-only, it keeps
-    /// what worn-out flash refuses: mounting writes, and must not fail where only reading is wanted.
-    ///
-    /// # Errors
-    /// [`FlashError::Config`], [`FlashError::Corrupt`].
-    pub fn on_image(flash: &FtlConfig, size: Bytes, medium: ImageMedium) -> Result<Backend, FlashError> {
-        let fleeting = medium.is_read_only();
-        let live = |store: &Store, block, page| match store {
-            Store::Image(m) => m.is_live(block, page),
-            Store::Ram(_) | Store::NoData(_) => false,
-        };
-        let ftl = Ftl::with_saved_map(flash, Store::Image(Box::new(medium)), live)?;
-        Ok(Backend { fleeting, ..Backend::over(ftl, size, usize::MAX) })
-    }
-
-    /// On an image: pages wait here for their planes, as in memory, so that all comes at the same instants. A
-    /// page that waits is on the image once the power has failed ([`Backend::land_all`]), and not before.
-    pub fn hold_back(&mut self, planes: u32) {
-        self.ahead = planes as usize * AHEAD;
-    }
-
-    /// The power has failed: what an image does not have yet goes there; the drive's battery would keep it.
-    pub fn land_all(&mut self, now: Nanos) {
-        if self.is_on_image() && self.ahead < usize::MAX {
-            self.drain(now);
-        }
-    }
-
     fn over(ftl: Ftl<Store>, size: Bytes, ahead: usize) -> Backend {
         Backend {
             cores: Cores::new(1),
@@ -193,50 +164,11 @@ impl Backend {
         self.ftl.keep_p2l();
     }
 
-    /// The image that the flash lies on, if it does.
-    #[inline]
-    pub fn image(&mut self) -> Option<&mut ImageMedium> {
-        match self.ftl.nand_mut().medium_mut() {
-            Store::Ram(_) | Store::NoData(_) => None,
-            Store::Image(m) => Some(m),
-        }
-    }
-
-    /// Before a clone: the content of the flash is in common from now on, until it changes.
-    pub fn share(&mut self) {
-        if let Store::Ram(medium) = self.ftl.nand_mut().medium_mut() {
-            medium.share();
-        }
-    }
-
-    /// Whether the flash lies on an image.
-    pub fn is_on_image(&self) -> bool {
-        matches!(self.ftl.nand().medium(), Store::Image(_))
-    }
-
-    /// Hands what changed to the image: the flash's changes and those that `gather` adds.
-    ///
-    /// # Errors
-    /// Read-only, because the image takes no more changes.
-    pub fn publish(&mut self, gather: impl FnOnce(&mut Vec<u8>)) -> Result<(), DriveError> {
-        let Some(image) = self.image() else { return Ok(()) };
-        image.publish(gather).map_err(|reason| {
-            self.refused.get_or_insert_with(|| reason.clone());
-            DriveError::ReadOnly(reason)
-        })
-    }
-
     /// One call is about to program many pages, or has done so.
     pub fn program_many(&mut self, many: bool) {
         if let Some(image) = self.image() {
             image.program_many(many);
         }
-    }
-
-    /// Whether long work should hand over what it changed so far.
-    #[inline]
-    pub fn is_publish_due(&mut self) -> bool {
-        self.image().is_some_and(|image| image.is_publish_due())
     }
 
     /// A page of the host's as the drive keeps it: packed, sharing nothing with the host's, which then changes it without a
@@ -331,208 +263,9 @@ impl Backend {
         }
     }
 
-    /// When a slot is free, from `t` on.
-    ///
-    /// # Errors
-    /// Read-only drive.
-    pub fn room(&mut self, t: Nanos) -> Result<Nanos, DriveError> {
-        let mut free = t;
-        while self.used() >= self.capacity {
-            match self.finish_one() {
-                Some(done) => free = free.max(done),
-                None if self.takes_all() => break,
-                None => {
-                    return Err(self.read_only().unwrap_or(DriveError::Failed("write buffer stuck".into())));
-                }
-            }
-        }
-        if free > t {
-            self.counters.stalls += 1;
-            self.counters.stall_time += free - t;
-        }
-        Ok(free)
-    }
-
-    /// Whether what comes now has been acknowledged already, so that it must be taken.
-    pub fn owe(&mut self, owed: bool) {
-        self.owed = owed;
-    }
-
-    fn takes_all(&self) -> bool {
-        self.owed || self.fleeting
-    }
-
-    fn read_only(&self) -> Option<DriveError> {
-        self.refused.clone().map(DriveError::ReadOnly)
-    }
-
-    /// Pages that gc has copied so far.
-    #[inline]
-    pub fn copied(&self) -> u64 {
-        self.ftl.copied()
-    }
-
-    /// Whether the drive still takes data.
-    ///
-    /// # Errors
-    /// Read-only drive.
-    #[inline]
-    pub fn writable(&self) -> Result<(), DriveError> {
-        if self.refused.is_none() || self.takes_all() { Ok(()) } else { self.read_only().map_or(Ok(()), Err) }
-    }
-
-    /// Takes a page at `t`; returns when it is in the buffer, and so safe.
-    ///
-    /// # Errors
-    /// Read-only drive.
-    #[inline]
-    pub fn write(&mut self, t: Nanos, lpa: Lpa, page: Page, cause: Cause) -> Result<Nanos, DriveError> {
-        self.writable()?;
-        self.pump(t);
-        self.counters.pages += 1;
-        if let Some(&slot) = self.newest.get(&lpa) {
-            let s = &mut self.slots[slot as usize];
-            if s.state == State::Waiting || s.state == State::Refused {
-                (s.page, s.cause) = (page, cause);
-                self.counters.coalesced += 1;
-                return Ok(t);
-            }
-        }
-        let t = self.room(t)?;
-        let slot = self.occupy(Slot { lpa, page, cause, state: State::Waiting });
-        self.waiting.push_back(slot);
-        self.issue(t);
-        if self.ahead == usize::MAX {
-            // On an image a page that the flash refused is nowhere but in this process: it is not accepted.
-            self.writable()?;
-        }
-        Ok(t)
-    }
-
-    /// The slot that holds the newest content of its page from now on.
-    #[inline]
-    fn occupy(&mut self, new: Slot) -> u32 {
-        let lpa = new.lpa;
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = new;
-                slot
-            }
-            None => {
-                self.slots.push(new);
-                (self.slots.len() - 1) as u32
-            }
-        };
-        self.newest.insert(lpa, slot);
-        slot
-    }
-
-    /// Takes a page of a block write at `t`; returns when the drive may acknowledge it.
-    ///
-    /// # Errors
-    /// Read-only drive.
-    #[inline]
-    pub fn write_block(&mut self, t: Nanos, lpa: Lpa, page: Page) -> Result<Nanos, DriveError> {
-        match self.ack {
-            WriteAck::Buffer => self.write(t, lpa, page, Cause::Host),
-            WriteAck::Program => self.write_through(t, lpa, page),
-        }
-    }
-
-    /// Takes a page at `t` and programs it before all that wait; returns when flash holds it.
-    fn write_through(&mut self, t: Nanos, lpa: Lpa, page: Page) -> Result<Nanos, DriveError> {
-        self.writable()?;
-        self.pump(t);
-        self.counters.pages += 1;
-        let t = self.room(t)?;
-        if let Some(&slot) = self.newest.get(&lpa)
-            && self.slots[slot as usize].state == State::Waiting
-        {
-            // The older content need not be programmed any more.
-            self.slots[slot as usize].state = State::Trimmed;
-            self.counters.coalesced += 1;
-        }
-        let slot =
-            self.occupy(Slot { lpa, page: page.clone(), cause: Cause::Host, state: State::Programming });
-        match self.ftl.write(t, lpa, page, Cause::Host) {
-            Ok(done) => {
-                self.counters.issued += 1;
-                self.programming.start(done, slot);
-                Ok(done)
-            }
-            Err(e) => {
-                // It stays here, readable and battery-backed.
-                self.slots[slot as usize].state = State::Refused;
-                self.refused = Some(e.to_string());
-                if self.ahead == usize::MAX {
-                    self.writable()?;
-                }
-                Ok(t)
-            }
-        }
-    }
-
-    /// When the drive may acknowledge a page that arrives at `t` while the block writes of `before` others are in flight
-    /// whose programs have not been issued yet: what [`Backend::write_block`] would return if nothing else came in between.
-    pub fn acknowledged_by(&self, t: Nanos, before: usize) -> Nanos {
-        match self.ack {
-            WriteAck::Buffer => t,
-            WriteAck::Program => self.ftl.program_end(t, before),
-        }
-    }
-
-    /// Reads a page from the buffer or from flash.
-    ///
-    /// # Errors
-    /// Unreadable flash.
-    #[inline]
-    pub fn read(&mut self, t: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), DriveError> {
-        if !self.newest.is_empty()
-            && let Some(&slot) = self.newest.get(&lpa)
-        {
-            self.counters.hits += 1;
-            return Ok((self.slots[slot as usize].page.clone(), t));
-        }
-        self.ftl.read(t, lpa, cause).map_err(|e| drive_error(lpa, e))
-    }
-
-    /// The page's content, taking no time.
-    ///
-    /// # Errors
-    /// As [`Backend::read`].
-    pub fn peek(&self, lpa: Lpa) -> Result<Page, DriveError> {
-        match self.newest.get(&lpa) {
-            Some(&slot) => Ok(self.slots[slot as usize].page.clone()),
-            None => self.ftl.peek(lpa).map_err(|e| drive_error(lpa, e)),
-        }
-    }
-
-    /// Whether the buffer or the flash holds a page.
-    #[inline]
-    pub fn holds(&self, lpa: Lpa) -> bool {
-        self.ftl.is_mapped(lpa) || self.newest.contains_key(&lpa)
-    }
-
     /// Whether buffer and flash [`Backend::holds`] no page.
     pub fn is_empty(&self) -> bool {
         self.ftl.mapped_pages() == 0 && self.newest.is_empty()
-    }
-
-    /// Touches what accesses to these pages will look up ([`Ftl::look_ahead`]).
-    pub fn look_ahead(&self, lpas: &[Lpa]) {
-        self.ftl.look_ahead(lpas);
-    }
-
-    /// Reads of `n` pages from `lpa` on come now ([`Ftl::prefetch_reads`]).
-    #[inline]
-    pub fn prefetch_reads(&self, lpa: Lpa, n: usize) {
-        self.ftl.prefetch_reads(lpa, n);
-    }
-
-    /// A page will be read soon: its map entry is fetched into the processor's cache.
-    #[inline]
-    pub fn prefetch_entry(&self, lpa: Lpa) {
-        self.ftl.prefetch_entry(lpa);
     }
 
     /// Drops a page's content.
@@ -672,11 +405,6 @@ impl Backend {
         (stats.plane_busy, stats.bus_busy)
     }
 
-    /// The part of it that lies after `now`.
-    pub fn ahead(&self, now: Nanos) -> (Nanos, Nanos) {
-        self.ftl.nand().ahead(now)
-    }
-
     /// What was counted: the buffer's and the flash's.
     pub fn counters(&self) -> (BufferCounters, FlashCounters) {
         (self.counters, self.ftl.counters())
@@ -712,27 +440,5 @@ impl Backend {
             bad.push("write buffer: more pages issued than the flash programmed".to_owned());
         }
         bad
-    }
-
-    /// The map that the image keeps, one bit for each flash page, is the one that the FTL has.
-    fn check_saved_map(&self, image: &ImageMedium) -> Vec<String> {
-        let n = self.ftl.config().geometry.pages_per_block;
-        let wrong = |ppa: &u32| {
-            let (block, page) = (BlockNo(ppa / n), ppa % n);
-            let lpa = image.lpa(block, page).unwrap_or(Oob::NO_LPA);
-            image.is_live(block, page) != (self.ftl.location(Lpa(lpa as u64)) == Some(Ppa(*ppa)))
-        };
-        let programmed = (0..self.ftl.config().geometry.blocks())
-            .flat_map(|b| (0..self.ftl.nand().header(BlockNo(b)).programmed).map(move |page| b * n + page));
-        programmed
-            .filter(wrong)
-            .take(8)
-            .map(|ppa| {
-                let (block, page) = (BlockNo(ppa / n), ppa % n);
-                let (lpa, live) = (image.lpa(block, page).unwrap_or(Oob::NO_LPA), image.is_live(block, page));
-                let mapped = self.ftl.location(Lpa(lpa as u64));
-                format!("image: flash page {ppa}, page {lpa}, which is mapped to {mapped:?}, is saved with current = {live}")
-            })
-            .collect()
     }
 }

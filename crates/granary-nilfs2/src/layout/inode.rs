@@ -60,7 +60,7 @@ impl DiskInode {
             return Err(corrupt(format!("inode {ino} is of no kind: mode {mode:o}")));
         };
         let (blocks, size) = (le64(b, 0), le64(b, 8));
-        if size > crate::MAX_FILE_SIZE || blocks > u64::MAX / 4096 {
+        if size > super::MAX_FILE_SIZE || blocks > u64::MAX / 4096 {
             return Err(corrupt(format!("inode {ino} has {size} bytes and {blocks} blocks")));
         }
         let time = |at| Time(le64(b, at) as i64);

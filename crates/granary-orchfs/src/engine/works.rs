@@ -2,7 +2,7 @@
 
 use super::Devices;
 use crate::geometry::PAGES;
-use crate::read::Pages;
+use crate::geometry::Pages;
 use granary_device::{Structure, Ticket};
 use granary_fs::Result;
 use granary_units::{Lpa, Page};

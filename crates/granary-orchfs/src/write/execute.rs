@@ -5,15 +5,15 @@
 //! address range of the NVM, before its thread goes on to another request.
 
 use super::{Io, Job, Source, Stamp};
-use crate::OrchFs;
 use crate::engine::{Group, Work};
+use crate::fs::OrchFs;
+use crate::geometry::Pages;
 use crate::geometry::{BLOCK, PAGE, PAGES, Part};
 use crate::hrtree::MOST_NEW;
 use crate::layout::Area;
 use crate::node::{Node, node};
 use crate::options::DataAtomicity;
 use crate::pools::{Claim, Taken};
-use crate::read::Pages;
 use crate::tx::{TreeChanges, Tx};
 use crate::undo::Kept;
 use crate::unit::{Base, Unit, Word};

@@ -1,7 +1,7 @@
 //! What a file grows over: the bytes of its last block behind the old end become zeros before anybody sees them.
 
 use super::{Job, Segment, Source};
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::geometry::{BLOCK, PAGE, Part, parts};
 use crate::layout::Area;
 use crate::unit::{Slot, Unit};

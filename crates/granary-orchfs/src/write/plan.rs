@@ -1,7 +1,7 @@
 //! From segments to I/Os with numbers: what the partition says is given pages, blocks and nodes, and what to do where there are none.
 
 use super::{Io, Job, Segment, Source};
-use crate::OrchFs;
+use crate::fs::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES};
 use crate::layout::Area;
 use crate::options::{DataAtomicity, FullUpage, Reclaim};

@@ -17,13 +17,15 @@ use std::sync::Arc;
 pub struct Stack {
     pub mkfs: MkfsOptions,
     pub mount: MountOptions,
+    /// The file system below ends where the DIMM does, and an inode may have many links.
+    pub ends: bool,
     memory: Arc<Mutex<Option<Arc<MemFs>>>>,
 }
 
 impl Stack {
     /// With these options; each stack has a lower file system of its own.
     pub fn new(mkfs: MkfsOptions, mount: MountOptions) -> Stack {
-        Stack { mkfs, mount, memory: Arc::default() }
+        Stack { mkfs, mount, ends: false, memory: Arc::default() }
     }
 
     /// Small tables, promotion by the second fsync, demotion every 50 us of what was used a few times without one.
@@ -64,7 +66,11 @@ impl Subject for Stack {
     }
 
     fn mkfs(&self, port: &Port) -> Result<()> {
-        let config = MemFsConfig { latency: Nanos::from_micros(1), max_links: 5, ..MemFsConfig::default() };
+        let mut config =
+            MemFsConfig { latency: Nanos::from_micros(1), max_links: 5, ..MemFsConfig::default() };
+        if self.ends {
+            (config.blocks, config.max_links) = (port.info().pages, 32_000);
+        }
         *self.memory.lock() = Some(Arc::new(MemFs::new(config)));
         granary_spfs::mkfs(port, &self.mkfs)
     }

@@ -11,3 +11,4 @@ mod pair;
 mod power;
 mod punch;
 mod traffic;
+mod whole;

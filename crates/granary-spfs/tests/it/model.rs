@@ -6,7 +6,7 @@ use granary_spfs::exthash::Form;
 use granary_spfs::{Consistency, MountOptions, PromotionCopy};
 use granary_suite::model::Mix;
 use granary_suite::suite::{self, on_nvm};
-use granary_units::{Bytes, Nanos};
+use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 
 /// Mostly bytes and fsyncs.
@@ -71,45 +71,4 @@ fn long_sparse_files_behave_as_the_reference() {
         let config = VfsConfig { page_cache: Bytes::kib(512), ..suite::tiny_caches() };
         suite::calls_behave_as_the_reference(&Stack::busy(Form::Carved), 80..82, config, mix, 500);
     });
-}
-
-#[test]
-fn concurrent_calls_have_a_serial_order() {
-    on_nvm(|| suite::concurrent_calls_have_a_serial_order(&Stack::busy(Form::Carved)));
-}
-
-#[test]
-fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    on_nvm(|| suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&Stack::busy(Form::Pointers)));
-}
-
-#[test]
-fn still_files_stay_while_readers_are_set_aside() {
-    on_nvm(|| {
-        suite::still_files_stay_while_readers_are_set_aside(
-            &Stack::busy(Form::Carved),
-            Bytes::mib(64),
-            0..3,
-            |_| (),
-        )
-    });
-}
-
-#[test]
-fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    on_nvm(|| {
-        let mut stack = Stack::busy(Form::Carved);
-        stack.mount.tick = Nanos::from_millis(1);
-        suite::threads_on_the_wall_clock_leave_a_sound_file_system(&stack);
-    });
-}
-
-#[test]
-fn listing_survives_changes_in_between() {
-    on_nvm(|| suite::listing_survives_changes_in_between(&Stack::busy(Form::Carved)));
-}
-
-#[test]
-fn reserved_blocks_read_as_zeros() {
-    on_nvm(|| suite::reserved_blocks_read_as_zeros(&Stack::busy(Form::Carved)));
 }

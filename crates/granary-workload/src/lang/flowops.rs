@@ -12,15 +12,20 @@
 //!
 //! It does *not* execute them.
 
+mod args;
+mod check;
+
+use args::{fd, io, local_target, sized_io, value};
+pub(crate) use check::check_types;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::args::{Args, check, check_flowop, warn};
+use super::args::{Args, warn};
 use super::ast::{Composite, Flowop};
-use super::catalog::{COMPOSITE, FLOWOPS, FlowopType, Kind, flowop_type};
+use super::catalog::{FlowopType, Kind, flowop_type};
 use super::parse::shorten;
 use super::source::{Result, Source, Span};
 use super::vars::{Globals, Locals, Scope};
-use super::{MAX_DEPTH, MAX_FD, MAX_FLOWOPS, MAX_NAME, targets};
+use super::{MAX_DEPTH, MAX_FLOWOPS, MAX_NAME, targets};
 use crate::spec::{FileRef, FilesetId, FlowopSpec, Io, Op, OpenFlags, Value as Amount, Warning};
 use granary_trace::suggest::{names, nearest};
 
@@ -28,54 +33,6 @@ use granary_trace::suggest::{names, nearest};
 const DIRECT_BLOCK: u64 = 512;
 
 type Composites<'c, 'a> = BTreeMap<&'a str, &'c Composite<'a>>;
-
-/// Refuses unknown types and attributes, without looking at values.
-pub(crate) fn check_types<'a>(
-    source: &Source<'a>,
-    flowops: &[Flowop<'a>],
-    composites: &Composites<'_, 'a>,
-    warnings: &mut Vec<Warning>,
-) -> Result<()> {
-    for flowop in flowops {
-        if let Some(kind) = flowop_type(flowop.kind) {
-            check_flowop(source, &flowop.head, kind, warnings)?;
-        } else if let Some(composite) = composites.get(flowop.kind) {
-            check(source, &flowop.head, &COMPOSITE, warnings)?;
-            check_locals(source, flowop, composite)?;
-        } else {
-            let known = || FLOWOPS.iter().map(|f| f.name).chain(composites.keys().copied());
-            let help = match nearest(flowop.kind, known()) {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => format!("the flowops are {}", names(FLOWOPS.iter().map(|f| f.name))),
-            };
-            let message = format!("there is no flowop `{}`", shorten(flowop.kind));
-            return source.error(flowop.head.span, message, help);
-        }
-    }
-    Ok(())
-}
-
-/// A use may pass only variables that the composite declares.
-fn check_locals(source: &Source<'_>, flowop: &Flowop<'_>, composite: &Composite<'_>) -> Result<()> {
-    let declared = || composite.head.attrs.iter().filter(|a| a.local).map(|a| a.name);
-    for attr in flowop.head.attrs.iter().filter(|a| a.local) {
-        if !declared().any(|name| name == attr.name) {
-            let help = match (nearest(attr.name, declared()), declared().next()) {
-                (Some(near), _) => format!("did you mean `${near}`?"),
-                (None, Some(_)) => format!("its variables are {}", names(declared())),
-                (None, None) => "declare it: `define flowop name=..., $variable { ... }`".to_owned(),
-            };
-            let message =
-                format!("the flowop `{}` has no variable `${}`", shorten(flowop.kind), shorten(attr.name));
-            return source.error(attr.span, message, help);
-        }
-        if attr.value.is_none() {
-            let message = format!("`${}` needs a value where the flowop is used", shorten(attr.name));
-            return source.error(attr.span, message, format!("write `${}=...`", shorten(attr.name)));
-        }
-    }
-    Ok(())
-}
 
 /// Resolves the flowops of one thread after another.
 pub(crate) struct Expansion<'e, 'a> {
@@ -441,47 +398,4 @@ impl<'e, 'a> Expansion<'e, 'a> {
         self.remotes.push(targets::Remote { name: name.clone(), span: args.span("target"), wanted });
         Ok(name)
     }
-}
-
-/// A target in the same thread: for now its number in `thread.targets`.
-fn local_target(args: Args<'_, '_>, moves_data: bool, thread: &mut InThread) -> Result<Option<usize>> {
-    let Some(name) = args.text("target")? else { return Ok(None) };
-    thread.targets.push(targets::Local { name, span: args.span("target"), moves_data });
-    Ok(Some(thread.targets.len() - 1))
-}
-
-fn fd(args: Args<'_, '_>, name: &str) -> Result<u16> {
-    Ok(args.within(name, 0, MAX_FD)?.unwrap_or(0) as u16)
-}
-
-fn value(args: Args<'_, '_>) -> Result<Amount> {
-    Ok(args.amount("value")?.unwrap_or(Amount::Const(0)))
-}
-
-fn io(args: Args<'_, '_>) -> Result<Io> {
-    Ok(Io {
-        size: args.amount("iosize")?.unwrap_or(Amount::Const(0)),
-        working_set: args.amount("workingset")?.unwrap_or(Amount::Const(0)),
-        random: args.flag("random")?,
-    })
-}
-
-/// The same for a flowop that must transfer something.
-fn sized_io(args: Args<'_, '_>) -> Result<Io> {
-    let io = io(args)?;
-    if io.size == Amount::Const(0) {
-        return args.error("iosize", "an I/O size of 0 transfers nothing", "give a size such as `iosize=4k`");
-    }
-    if let (Amount::Const(size), Amount::Const(set)) = (io.size, io.working_set)
-        && io.random
-        && set != 0
-        && size > set
-    {
-        return args.error(
-            "workingset",
-            format!("the working set of {set} bytes is smaller than one I/O of {size}"),
-            "make it larger, or `workingset=0` for the whole file",
-        );
-    }
-    Ok(io)
 }

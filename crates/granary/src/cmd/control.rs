@@ -10,7 +10,7 @@
 //! are at most 108 bytes long, and an image that is renamed while it is mounted takes its socket along. A mount that died
 //! leaves it behind; nobody answers there, and the next mount replaces it. Mounts that only read have none.
 
-use crate::cmd::live;
+use crate::cmd::live::directory::open_dir;
 use crate::failure::Failure;
 use granary_image::CONTROL;
 use granary_lab::image::Grown;
@@ -90,7 +90,7 @@ fn connect_in(image: BorrowedFd<'_>) -> io::Result<UnixStream> {
 
 /// Whether somebody takes requests for this image.
 pub fn is_served(image: &Path) -> bool {
-    live::open_dir(image).is_ok_and(|dir| connect_in(dir.as_fd()).is_ok())
+    open_dir(image).is_ok_and(|dir| connect_in(dir.as_fd()).is_ok())
 }
 
 impl Control {

@@ -1,6 +1,6 @@
 //! `granary stat DIR`: what was asked of a mounted file system, and what it made of it.
 
-mod directory;
+pub mod directory;
 mod stats;
 
 pub use directory::open_dir;

@@ -4,11 +4,13 @@ pub mod client;
 pub mod model;
 pub mod strict;
 
-use granary_bytefs::{ByteFs, MkfsOptions, MountOptions, mkfs, mount};
+use granary_bytefs::{ByteFs, MkfsOptions, MountOptions, RecoveryReport, Variant, mkfs, mount};
 use granary_device::{Drive, Port};
-use granary_fs::{Call, Life};
+use granary_fs::{Call, Life, Result};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{Stop, World, WorldConfig};
+use granary_suite::reference::Limits;
+use granary_suite::suite;
 use granary_units::{Bytes, Nanos};
 use std::sync::Arc;
 use strict::StrictDrive;
@@ -68,5 +70,44 @@ pub fn until_power_fails(at: Nanos, f: impl FnOnce() + 'static) -> bool {
         Ok(()) => false,
         Err(Stop::PowerFail(_)) => true,
         Err(e) => panic!("{e}"),
+    }
+}
+
+/// ByteFS as a subject of the shared suite, whose drives have no write log.
+#[derive(Clone)]
+pub struct Subject {
+    pub mkfs: MkfsOptions,
+    pub mount: MountOptions,
+}
+
+impl Default for Subject {
+    fn default() -> Subject {
+        let mount = MountOptions { cpus: 4, variant: Variant::Dual, ..MountOptions::default() };
+        Subject { mkfs: MkfsOptions::default(), mount }
+    }
+}
+
+impl suite::Subject for Subject {
+    type Fs = ByteFs;
+    type Recovery = RecoveryReport;
+
+    fn limits(&self) -> Limits {
+        Limits { max_file_size: i64::MAX as u64, max_links: 65_000 }
+    }
+
+    fn mkfs(&self, port: &Port) -> Result<()> {
+        mkfs(port, &self.mkfs)
+    }
+
+    fn mount(&self, port: Port) -> Result<Arc<ByteFs>> {
+        mount(port, &self.mount)
+    }
+
+    fn recovery(fs: &ByteFs) -> RecoveryReport {
+        fs.recovery()
+    }
+
+    fn was_clean(recovery: &RecoveryReport) -> bool {
+        recovery.clean
     }
 }
