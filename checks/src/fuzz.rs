@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: inputs from outside by the hundred thousand, on stable, each under a number that replays it.
+//! `cargo xtask fuzz`: inputs from outside by the hundred thousand, on stable, each under a number that
+//! replays it.
 
 use clap::Args as ClapArgs;
 use granary_fuzz::campaign::input;

@@ -45,7 +45,8 @@ pub struct Args {
     /// Bugs that are looked for at the same time; as many as there are cores where left out.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Explores these targets until something is found, and says how many points that took: what a hunt runs in the copy.
+    /// Explores these targets until something is found, and says how many points that took: what a hunt runs
+    /// in the copy.
     #[arg(long, value_name = "TARGET", value_delimiter = ',', conflicts_with_all = ["list", "check"])]
     look: Vec<String>,
     /// Writes the table to a file, as Markdown.

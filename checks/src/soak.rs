@@ -5,7 +5,8 @@
 //!   turns of some seeds for each job, spread over the threads, until points or minutes are used up
 //! ```
 //!
-//! A state file counts seeds that are done, whatever was found: failures are printed with their replay command.
+//! A state file counts seeds that are done, whatever was found: failures are printed with their replay
+//! command.
 
 mod calls;
 mod configs;

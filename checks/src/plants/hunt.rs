@@ -26,11 +26,13 @@ pub(super) struct Hunt {
     pub seconds: f64,
     /// The wrong code was run at least once.
     pub ran: bool,
-    /// Why it was ended early: it took too much memory, or too long without computing; or it could not be run.
+    /// Why it was ended early: it took too much memory, or too long without computing; or it could not be
+    /// run.
     pub ended: Option<String>,
 }
 
-/// The command that explores these targets under all loads until it finds something, and says how far it is (look.rs).
+/// The command that explores these targets under all loads until it finds something, and says how far it is
+/// (look.rs).
 fn explorer(built: &Built, targets: &[String]) -> Command {
     let mut command = Command::new(built.explorer());
     command.args(["plants", "--look"]).arg(targets.join(","));
@@ -87,7 +89,8 @@ pub(super) fn explore(
         reading.is_whole
     })?;
     let mut hunt = Hunt { points: reading.points, found: reading.found, ..run.hunt };
-    // Bugs that it cannot run with end it otherwise; this one is of the command, and the others are looked for all the same.
+    // Bugs that it cannot run with end it otherwise; this one is of the command, and the others are looked
+    // for all the same.
     if hunt.found.is_none() && run.code == Some(2) && hunt.ended.is_none() {
         hunt.ended = Some(run.last);
         return Ok(hunt);
@@ -214,8 +217,8 @@ fn attend(
     }
 }
 
-/// Processor time of a process and of its children that have ended, in seconds, and its memory in pages: /proc/PID/stat, in whose
-/// clock ticks a second has 100 on every machine (USER_HZ).
+/// Processor time of a process and of its children that have ended, in seconds, and its memory in pages:
+/// /proc/PID/stat, in whose clock ticks a second has 100 on every machine (USER_HZ).
 fn used(pid: u32) -> Option<(f64, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which may hold anything.

@@ -1,11 +1,12 @@
-//! Calls: random ones of every kind on a few files of a mount, each result compared with a model; 20,000 for each seed.
+//! Calls: random ones of every kind on a few files of a mount, each result compared with a model; 20,000 for
+//! each seed.
 //!
 //! ```text
 //!   10,000 calls ── all closed, umount, mount, all compared ── 10,000 calls ── the same
 //! ```
 //!
-//! The calls are those of the tests of `granary-mount` (`tests/mount/exerciser.rs`), direct and cached; and mappings, which those
-//! tests cannot have.
+//! The calls are those of the tests of `granary-mount` (`tests/mount/exerciser.rs`), direct and cached; and
+//! mappings, which those tests cannot have.
 
 use super::mounted::{Mounted, Work};
 use exerciser::Exercise;

@@ -1,4 +1,5 @@
-//! Drives whose flash and power fail: the schedules of `granary-mssd`'s tests (`tests/model/faults.rs`), by the thousand.
+//! Drives whose flash and power fail: the schedules of `granary-mssd`'s tests (`tests/model/faults.rs`), by
+//! the thousand.
 
 use super::Job;
 use std::ops::Range;

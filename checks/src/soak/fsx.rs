@@ -1,10 +1,11 @@
-//! Fsx: the crate `fsx` on mounted images, 5,000 operations for each seed; the image is checked at the end of each turn.
+//! Fsx: the crate `fsx` on mounted images, 5,000 operations for each seed; the image is checked at the end of
+//! each turn.
 //!
-//! Reads, writes, mappings of both kinds, truncates, punched holes (where the file system has them), copy_file_range. *Not*
-//! O_DIRECT, which fsx cannot ([`super::calls`] can), nor posix_fallocate: fsx 0.3.2 takes the refusal of an empty range,
-//! which POSIX demands, for a file system without it.
-//! Fsx never unmaps what it maps, and the kernel walks all mappings of a file when it is cut: 20,000 at once take
-//! twice as long as four times 5,000.
+//! Reads, writes, mappings of both kinds, truncates, punched holes (where the file system has them),
+//! copy_file_range. *Not* O_DIRECT, which fsx cannot ([`super::calls`] can), nor posix_fallocate: fsx 0.3.2
+//! takes the refusal of an empty range, which POSIX demands, for a file system without it. Fsx never unmaps
+//! what it maps, and the kernel walks all mappings of a file when it is cut: 20,000 at once take twice as
+//! long as four times 5,000.
 
 use super::mounted::{Mounted, Work, run};
 use rustix::fs::{FallocateFlags, fallocate};

@@ -1,4 +1,5 @@
-//! Images: lives of a drive on an image in memory, each ended by the death of the process or a crash of the machine.
+//! Images: lives of a drive on an image in memory, each ended by the death of the process or a crash of the
+//! machine.
 //!
 //! The lives themselves are those of the tests of `granary-image` (`tests/it/crash.rs`), by the thousand.
 

@@ -1,10 +1,12 @@
-//! A mounted image, which kinds of soak work on from outside: made, unmounted and mounted again, checked, removed.
+//! A mounted image, which kinds of soak work on from outside: made, unmounted and mounted again, checked,
+//! removed.
 //!
 //! ```text
 //!   granary mkfs, mount --daemon ── work, each piece bounded in time ── granary umount, fsck
 //! ```
 //!
-//! The server is another process: so files can be mapped, and a piece that hangs in a call is ended by killing it.
+//! The server is another process: so files can be mapped, and a piece that hangs in a call is ended by
+//! killing it.
 
 use super::Job;
 use super::state::target_dir;
@@ -18,11 +20,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// The longest that a piece of work may take: hundreds of times what the slowest did, so that only one that hangs does.
+/// The longest that a piece of work may take: hundreds of times what the slowest did, so that only one that
+/// hangs does.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// How an image of a file system is made. NILFS2 keeps for an hour what is overwritten: a soak that writes the image over would find no
-/// space, as it should. Of the variants of PebbleSSD, whose cleaning is what they are, images are small and cleaners never rest.
+/// How an image of a file system is made. NILFS2 keeps for an hour what is overwritten: a soak that writes
+/// the image over would find no space, as it should. Of the variants of PebbleSSD, whose cleaning is what
+/// they are, images are small and cleaners never rest.
 fn settings(fs: &str) -> Vec<&'static str> {
     let variant = ["-remap", "-fswrite", "-pebble"].iter().any(|end| fs.ends_with(end));
     const UNPROTECTED: &str = "nilfs2.protection_period=0";

@@ -1,4 +1,5 @@
-//! Schedules: tasks that call at the same time, under random interleavings, against the reference file system.
+//! Schedules: tasks that call at the same time, under random interleavings, against the reference file
+//! system.
 //!
 //! ```text
 //!   seed ── calls of some tasks on a few names ── virtual world with lock jitter ── history ── a serial order of it?
@@ -6,8 +7,8 @@
 //!
 //! A task has a file open, through the page cache or past it, and perhaps mapped.
 //!
-//! Paths have one or two components of which only the last changes: a walk through a directory that others rename is
-//! not one atomic call (see `granary_suite::model`).
+//! Paths have one or two components of which only the last changes: a walk through a directory that others
+//! rename is not one atomic call (see `granary_suite::model`).
 
 use super::Job;
 use super::power::choose;
@@ -105,7 +106,8 @@ fn call(random: &mut Stream) -> Op {
     }
 }
 
-/// A call that only changes names: in a crowd of 64 tasks the search for a serial order stays short with these.
+/// A call that only changes names: in a crowd of 64 tasks the search for a serial order stays short with
+/// these.
 fn name_call(random: &mut Stream) -> Op {
     let at = path(random);
     match random.below(6) {

@@ -6,11 +6,12 @@
 //!   stonewall     jobs ──> all of them end ──> the jobs from there on ──> ...
 //! ```
 //!
-//! A closed loop: an access that completes is followed by the next one at that instant, unless a rate, a pause or a flush holds
-//! it back (client.rs). Block accesses larger than the drive's largest command go out as several commands at once and complete
-//! with the last. A store is three steps (store, write-back, verify), each at its own instant, because calls to a drive come in
-//! time order. A write-back at the instant of its store follows it at once: each client is a CPU with write-combining buffers of
-//! its own, and its stores do not mix with what others store then.
+//! A closed loop: an access that completes is followed by the next one at that instant, unless a rate, a
+//! pause or a flush holds it back (client.rs). Block accesses larger than the drive's largest command go out
+//! as several commands at once and complete with the last. A store is three steps (store, write-back,
+//! verify), each at its own instant, because calls to a drive come in time order. A write-back at the instant
+//! of its store follows it at once: each client is a CPU with write-combining buffers of its own, and its
+//! stores do not mix with what others store then.
 //!
 //! A job's lead-in (`ramp_time`) is run and not counted; the run begins where the first job's is over.
 //!
@@ -68,7 +69,8 @@ pub struct Bench<'a> {
     pub jobs: &'a [Job],
     /// The present instant.
     pub start: Nanos,
-    /// Every line that byte jobs touch is stored before the run, so that log or cache hold it as far as they can.
+    /// Every line that byte jobs touch is stored before the run, so that log or cache hold it as far as they
+    /// can.
     pub warm: bool,
     /// Root seed.
     pub seed: u64,
@@ -104,8 +106,8 @@ struct Slot {
     drawn: Drawn,
 }
 
-/// Bits of an event that name the slot; those above count the events, so that equal instants are first come, first
-/// served.
+/// Bits of an event that name the slot; those above count the events, so that equal instants are first come,
+/// first served.
 const SLOT_BITS: u32 = 24;
 
 /// When which slot goes on: one number, so that a comparison is no branch.

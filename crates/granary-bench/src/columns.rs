@@ -1,4 +1,5 @@
-//! [`Columns`]: a table whose columns are shared out to several tables where one would be wider than the screen.
+//! [`Columns`]: a table whose columns are shared out to several tables where one would be wider than the
+//! screen.
 //!
 //! ```text
 //!   label │ bytefs │ ext4 │ f2fs │ ext4/bytefs │ f2fs/bytefs       as wide as the screen, or
@@ -6,8 +7,8 @@
 //!   label │ bytefs │ ext4           label │ f2fs            label │ ext4/bytefs │ f2fs/bytefs
 //! ```
 //!
-//! Columns of one group (values, ratios) stand together. Labels are repeated, and cut where they would take more than half
-//! of the width.
+//! Columns of one group (values, ratios) stand together. Labels are repeated, and cut where they would take
+//! more than half of the width.
 //!
 //! Invariant: no line is wider than asked, but for a single column that is.
 

@@ -1,13 +1,14 @@
-//! What a drive's values come to: capacity, peak bandwidth of each part, unloaded latencies; and where they contradict
-//! each other.
+//! What a drive's values come to: capacity, peak bandwidth of each part, unloaded latencies; and where they
+//! contradict each other.
 //!
 //! ```text
 //!   4 KiB read:   fetch | command | planes: read | channel | link | completion       slowest stage = peak bandwidth
 //!   4 KiB write:  fetch | command | data request | link | completion   ...later (or before):  channel | planes: program
 //! ```
 //!
-//! Computed from the values alone, by the stages that the drive's model charges; `granary drive bench` measures the same.
-//! A contradiction is no error: the drive works, but not as fast as one of its values says.
+//! Computed from the values alone, by the stages that the drive's model charges; `granary drive bench`
+//! measures the same. A contradiction is no error: the drive works, but not as fast as one of its values
+//! says.
 
 use granary_flash::{FtlConfig, PlaneMode};
 use granary_mssd::{DriveConfig, Mode, WriteAck};
@@ -37,8 +38,8 @@ impl Peaks {
     pub fn of(drive: &DriveConfig) -> Peaks {
         let d = &drive.at_clock();
         let (g, n) = (&d.flash.geometry, &d.flash.timing);
-        // Planes of a die that work together count as one where the die does one thing at a time, and without a cache
-        // register a plane waits for the bus.
+        // Planes of a die that work together count as one where the die does one thing at a time, and without
+        // a cache register a plane waits for the bus.
         let at_once = match d.flash.plane_mode {
             PlaneMode::OneAtATime => g.plane_count() / g.planes,
             PlaneMode::Independent | PlaneMode::MultiPlane => g.plane_count(),
@@ -172,7 +173,8 @@ fn spare_percent(flash: &FtlConfig) -> f64 {
     (raw / pages - 1.0) * 100.0
 }
 
-/// What [`contradictions`] says of a drive whose firmware is in the mode of a run, each with the key in front.
+/// What [`contradictions`] says of a drive whose firmware is in the mode of a run, each with the key in
+/// front.
 pub fn of_run(drive: &DriveConfig) -> Vec<String> {
     let unused: &[&str] = match drive.firmware.mode {
         Mode::Log => &["drive.firmware.cache"],
@@ -276,8 +278,8 @@ pub fn contradictions(drive: &DriveConfig) -> Vec<(&'static str, String)> {
     out
 }
 
-/// Over-provisioning that is not what is stated, since gc needs a number of blocks whatever the share says. By more than a
-/// tenth of it: write amplification follows the real one.
+/// Over-provisioning that is not what is stated, since gc needs a number of blocks whatever the share says.
+/// By more than a tenth of it: write amplification follows the real one.
 fn spare(flash: &FtlConfig) -> Option<(&'static str, String)> {
     const KEY: &str = "drive.flash.over_provisioning_permille";
     let (permille, real) = (flash.over_provisioning_permille as u64, spare_percent(flash));

@@ -1,7 +1,7 @@
 //! fio's job files on a drive alone: which of their options say nothing here, and which cannot be had.
 //!
-//! [`granary_trace::fio`] reads them. A drive has no files: what names or opens them is left out with a warning, what would
-//! make several of them of one job is refused.
+//! [`granary_trace::fio`] reads them. A drive has no files: what names or opens them is left out with a
+//! warning, what would make several of them of one job is refused.
 
 use crate::error::BenchError;
 use crate::job::Job;

@@ -2,7 +2,8 @@
 //!
 //! The jobs themselves are those of [`granary_trace::fio`], from a job file or from the command line.
 //!
-//! Invariant: what [`check`] lets pass, a bench can run: block commands move whole pages, a CPU has one store under way.
+//! Invariant: what [`check`] lets pass, a bench can run: block commands move whole pages, a CPU has one store
+//! under way.
 
 pub use granary_trace::fio::{Access, Amount, Blocks, Job, Part, Pattern, stride};
 
@@ -144,7 +145,8 @@ fn counts(job: &Job) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What shapes a job beyond pattern, block size, depth, clients and place, as a job file says it; for records.
+/// What shapes a job beyond pattern, block size, depth, clients and place, as a job file says it; for
+/// records.
 pub fn extras(job: &Job) -> Vec<String> {
     let mut out = Vec::new();
     let mut note = |is: bool, text: String| {

@@ -1,4 +1,5 @@
-//! A device on its own, mostly the SSD: raw jobs without a file system, and how busy each part of the drive was.
+//! A device on its own, mostly the SSD: raw jobs without a file system, and how busy each part of the drive
+//! was.
 //!
 //! ```text
 //!   fio job file (fio.rs) ─┐
@@ -8,9 +9,9 @@
 //!                                              DriveRecord, ReplayRecord (record.rs) ──> table, JSON
 //! ```
 //!
-//! No host software is modelled here: latencies are the drive's own, from the doorbell or the store instruction to the
-//! completion entry or the CPU going on. Data is written and read back by the emulator as always, unless it is left
-//! out (`--no-data`), which the record says.
+//! No host software is modelled here: latencies are the drive's own, from the doorbell or the store
+//! instruction to the completion entry or the CPU going on. Data is written and read back by the emulator as
+//! always, unless it is left out (`--no-data`), which the record says.
 
 pub mod bench;
 pub mod columns;

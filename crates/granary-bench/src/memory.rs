@@ -6,11 +6,13 @@
 //!        MemAvailable, control group ────┘          └──── ulimit -v          GRANARY_MEMORY replaces all of them
 //! ```
 //!
-//! A need is a lower bound: tables, what preconditioning writes, the files that a workload makes. A command whose need is
-//! met may still run out of memory by what it writes later; one whose need is not met would certainly end before its
-//! result. So nothing is refused that could run. All commands make their devices here ([`ssd`], [`nvm`]).
+//! A need is a lower bound: tables, what preconditioning writes, the files that a workload makes. A command
+//! whose need is met may still run out of memory by what it writes later; one whose need is not met would
+//! certainly end before its result. So nothing is refused that could run. All commands make their devices
+//! here ([`ssd`], [`nvm`]).
 //!
-//! Where the figures come from: `granary_flash::RamMedium`, `NoData`, `Ftl`; `granary_mssd`'s write log and BAM.
+//! Where the figures come from: `granary_flash::RamMedium`, `NoData`, `Ftl`; `granary_mssd`'s write log and
+//! BAM.
 
 mod limits;
 
@@ -26,7 +28,8 @@ pub use limits::{Limits, peak};
 const PROGRAM: u64 = 24 << 20;
 /// Address space that the allocator takes beyond what is asked for.
 const ALLOCATOR: u64 = 32 << 20;
-/// Tables of each erase block: the medium's header and chunk, the array's header, free list, live count and age.
+/// Tables of each erase block: the medium's header and chunk, the array's header, free list, live count and
+/// age.
 const BLOCK: u64 = 64;
 /// A page of the flash whose content is kept: handle and OOB area.
 const SLOT: u64 = 32;
@@ -114,7 +117,8 @@ impl Need {
         Bytes(self.touched + PROGRAM)
     }
 
-    /// Checks it against what there is. `smaller(part)` says how the caller gets devices of at most this part of the size.
+    /// Checks it against what there is. `smaller(part)` says how the caller gets devices of at most this part
+    /// of the size.
     ///
     /// # Errors
     /// [`BenchError::Usage`]: how much is needed, how much there is and who says so, and what to do.

@@ -1,14 +1,14 @@
-//! MOVE: data that changes its place on the drive, by read and write or by PebbleSSD's remap (section 6.2, Figure 6); and write
-//! beside fs_write (Figure 5), which are the second half of a move each.
+//! MOVE: data that changes its place on the drive, by read and write or by PebbleSSD's remap (section 6.2,
+//! Figure 6); and write beside fs_write (Figure 5), which are the second half of a move each.
 //!
 //! ```text
 //!   read + write   ioctl | read 4 KiB ........... | ioctl | write 4 KiB .. |      data crosses the link twice
 //!   remap          ioctl | remap .. |                                             nothing does
 //! ```
 //!
-//! Each thread moves its own pages to and fro between two parts of the drive, one command at a time, as the paper's
-//! programs did over `ioctl`: the host's part of a command (system call, DMA mapping where there is data, submission,
-//! completion, context switch) is that of the testbed's host.
+//! Each thread moves its own pages to and fro between two parts of the drive, one command at a time, as the
+//! paper's programs did over `ioctl`: the host's part of a command (system call, DMA mapping where there is
+//! data, submission, completion, context switch) is that of the testbed's host.
 
 use crate::error::BenchError;
 use crate::memory;

@@ -4,7 +4,8 @@
 //!   byte jobs ──> Bench: each client is a core of its own ──> Dimm ──> NvmRecord: jobs[], host traffic
 //! ```
 //!
-//! Invariants: as of a drive's record. A DIMM has no firmware, no flash and no block interface, so its record has none of them.
+//! Invariants: as of a drive's record. A DIMM has no firmware, no flash and no block interface, so its record
+//! has none of them.
 
 use crate::bench::{Bench, Measured};
 use crate::error::BenchError;

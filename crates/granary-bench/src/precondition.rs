@@ -96,8 +96,8 @@ mod tests {
         assert!(Precondition::parse("random").is_err() && Precondition::parse("random:0").is_err());
     }
 
-    /// A drive that was filled at once holds the same and measures the same as one to which every page was really written.
-    /// (Log mode: the baselines' cache would hold what was written last.)
+    /// A drive that was filled at once holds the same and measures the same as one to which every page was
+    /// really written. (Log mode: the baselines' cache would hold what was written last.)
     #[test]
     fn filling_at_once_equals_really_writing() {
         let config = small().with_mode(Mode::Log);

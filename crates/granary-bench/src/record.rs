@@ -1,4 +1,5 @@
-//! [`DriveRecord`], [`ReplayRecord`]: the result of a drive bench and of a replay, as JSON. Documented in docs/RESULTS.md.
+//! [`DriveRecord`], [`ReplayRecord`]: the result of a drive bench and of a replay, as JSON. Documented in
+//! docs/RESULTS.md.
 //!
 //! ```text
 //!   DriveRecord   Origin  jobs[]: what, Rates   ┐
@@ -122,8 +123,9 @@ pub struct Moved {
     pub firmware: String,
     /// Length of the run in virtual seconds.
     pub virtual_s: f64,
-    /// Share of the run that each kind of resource was at work, 0 to 1, mean over its units. Of planes that wait for each other
-    /// (`plane_mode` other than `independent`) what lies ahead is known for a die as a whole only: a short run may show more than 1.
+    /// Share of the run that each kind of resource was at work, 0 to 1, mean over its units. Of planes that
+    /// wait for each other (`plane_mode` other than `independent`) what lies ahead is known for a die as a
+    /// whole only: a short run may show more than 1.
     pub utilization: Utilization,
     /// Host-link traffic of the run.
     pub host: Host,

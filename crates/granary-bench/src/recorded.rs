@@ -5,8 +5,8 @@
 //!                     └── file: every call, its instant, its content, whether it was refused
 //! ```
 //!
-//! A middleware: it changes no time, no counter and no content, with one exception: a power failure draws from a stream
-//! of its own, whose seed is in the record, so that a replay loses the same lines.
+//! A middleware: it changes no time, no counter and no content, with one exception: a power failure draws
+//! from a stream of its own, whose seed is in the record, so that a replay loses the same lines.
 //!
 //! Who stops a process ends its records first ([`end_all`]): what there is can be replayed then.
 //!
@@ -32,8 +32,9 @@ pub(crate) const POWER: &str = "recorded power failure";
 /// The records in files of this process that may not have ended.
 static OPEN: Mutex<Vec<(PathBuf, Weak<Mutex<Log>>)>> = Mutex::new(Vec::new());
 
-/// Ends all records in files of this process: of each that had not ended its path, and the number of operations in it or why it
-/// could not be written. For a process that is about to stop: its calls go on, and are not recorded any more.
+/// Ends all records in files of this process: of each that had not ended its path, and the number of
+/// operations in it or why it could not be written. For a process that is about to stop: its calls go on, and
+/// are not recorded any more.
 pub fn end_all() -> Vec<(PathBuf, Result<u64, TraceError>)> {
     let open = std::mem::take(&mut *OPEN.lock());
     let ended = open.into_iter().filter_map(|(path, log)| {

@@ -1,17 +1,20 @@
 //! [`Replay`]: a trace on a drive, in virtual time.
 //!
 //! ```text
-//!   Stamped     |--op--------|op----|             issued when the trace says, times a factor; however long the drive takes
+//!   Stamped     |--op--------|op----|             issued when the trace says, times a factor; however long
+//!                                                 the drive takes
 //!   Fast        |op|op|op|op|                     `depth` under way, the next one when one of them completes
 //! ```
 //!
-//! The order is the trace's. A block trace whose time stamps are not quite in order is sorted within a window. As fast as
-//! possible, what a CPU does itself (loads, stores, write-backs, verifies) still comes one after the other.
+//! The order is the trace's. A block trace whose time stamps are not quite in order is sorted within a
+//! window. As fast as possible, what a CPU does itself (loads, stores, write-backs, verifies) still comes one
+//! after the other.
 //!
-//! A record of a run holds all that its drive was asked from its making on, and marks where the measured run begins and
-//! ends: replayed as stamped on an equal drive it gives the same counters, times and bytes.
+//! A record of a run holds all that its drive was asked from its making on, and marks where the measured run
+//! begins and ends: replayed as stamped on an equal drive it gives the same counters, times and bytes.
 //!
-//! It does *not* model the program behind the trace: an open loop asks on time even where the program would have waited.
+//! It does *not* model the program behind the trace: an open loop asks on time even where the program would
+//! have waited.
 
 mod carry;
 mod order;

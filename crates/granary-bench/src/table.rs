@@ -72,7 +72,8 @@ fn head(o: &Origin, m: &Moved) -> String {
     )
 }
 
-/// Rates with mean and 99th percentile; where all of the latencies are asked for, those in a table of their own.
+/// Rates with mean and 99th percentile; where all of the latencies are asked for, those in a table of their
+/// own.
 fn rate_tables(view: View, labels: &[Column], mut counts: Vec<Column>, rates: &[&Rates]) -> String {
     let column = |head: &str, show: &dyn Fn(&Rates) -> String| {
         Column::new(head, rates.iter().map(|r| show(r)).collect())

@@ -1,11 +1,12 @@
-//! A firmware, and what stands beside one, is added and taken away in one place: outside its own module few files name it, each for a
-//! reason, and none names one of another crate but the registry.
+//! A firmware, and what stands beside one, is added and taken away in one place: outside its own module few
+//! files name it, each for a reason, and none names one of another crate but the registry.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A personality: where it is at home, by what it is named, and who else may name it, and why. The lists may only become shorter.
+/// A personality: where it is at home, by what it is named, and who else may name it, and why. The lists may
+/// only become shorter.
 struct Personality {
     home: &'static [&'static str],
     words: &'static [&'static str],
@@ -109,8 +110,8 @@ const PERSONALITIES: [(&str, Personality); 3] = [
     ),
 ];
 
-/// Parts of paths that are not counted: tests, benches and examples may take any drive they like; granary-papers reproduces papers of
-/// particular drives, and granary-suite is support of tests.
+/// Parts of paths that are not counted: tests, benches and examples may take any drive they like;
+/// granary-papers reproduces papers of particular drives, and granary-suite is support of tests.
 const NOT_COUNTED: [&str; 5] = ["tests", "benches", "examples", "granary-papers", "granary-suite"];
 
 fn collect(dir: &Path, found: &mut Vec<PathBuf>) {

@@ -1,13 +1,15 @@
-//! Extents per file after aging: how contiguous files are that were made, appended to, cut and removed at random for long.
+//! Extents per file after aging: how contiguous files are that were made, appended to, cut and removed at
+//! random for long.
 //!
 //! ```text
 //!   fill to the wanted use ── rounds: create | append | truncate | remove, write back now and then ── until the drive has been
 //!   written WRITTEN times over ── unmount, mount: extents of each file
 //! ```
 //!
-//! Sizes and appends are log-uniform (4 KiB to 4 MiB, 4 KiB to 256 KiB): small files are many, large ones have most bytes. A
-//! round that finds more in use than wanted removes, so that the use stays where it is. Everything is in virtual time: the
-//! same seed gives the same table. `fresh` is the same set of files after the filling, before any round.
+//! Sizes and appends are log-uniform (4 KiB to 4 MiB, 4 KiB to 256 KiB): small files are many, large ones
+//! have most bytes. A round that finds more in use than wanted removes, so that the use stays where it is.
+//! Everything is in virtual time: the same seed gives the same table. `fresh` is the same set of files after
+//! the filling, before any round.
 //!
 //! Source of the method: K. A. Smith and M. I. Seltzer, "File System Aging", SIGMETRICS 1997.
 //! `cargo bench -p granary-bytefs --bench aging -- 80` for one use, in percent.

@@ -1,12 +1,13 @@
-//! Processor time of an operation on a directory of 1,000 to 1,000,000 entries: it must not grow by more than twice.
+//! Processor time of an operation on a directory of 1,000 to 1,000,000 entries: it must not grow by more than
+//! twice.
 //!
 //! ```text
 //!   for each size: fill the directory | rounds of: create 1,000, look 1,000 random names up, unlink 1,000 | readdir
 //! ```
 //!
-//! Virtual time costs nothing here: what is measured is this program's own time (the thread's processor time, so a busy
-//! machine disturbs little), on names of 15 bytes. The vfs keeps 256 names and inodes, so that its caches answer nothing.
-//! `cargo bench -p granary-bytefs --bench directory -- 1000000` measures one size.
+//! Virtual time costs nothing here: what is measured is this program's own time (the thread's processor time,
+//! so a busy machine disturbs little), on names of 15 bytes. The vfs keeps 256 names and inodes, so that its
+//! caches answer nothing. `cargo bench -p granary-bytefs --bench directory -- 1000000` measures one size.
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
 use granary_device::{Drive, Port};

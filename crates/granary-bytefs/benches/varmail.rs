@@ -1,4 +1,5 @@
-//! Simulated vfs operations per second of wall time, over vfs, file system and drive: the varmail mix (Table 5).
+//! Simulated vfs operations per second of wall time, over vfs, file system and drive: the varmail mix
+//! (Table 5).
 #![allow(clippy::disallowed_methods)] // measures the wall clock
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};

@@ -5,8 +5,8 @@
 //!              | bitmap 64 B where blocks come or go
 //! ```
 //!
-//! The 128 B inode has no room for values, so the first attribute takes a block; after that a change costs lines, not
-//! blocks. An inode that is no longer on media keeps changed attributes in memory.
+//! The 128 B inode has no room for values, so the first attribute takes a block; after that a change costs
+//! lines, not blocks. An inode that is no longer on media keeps changed attributes in memory.
 
 use crate::core::Core;
 use crate::fs::ByteFs;

@@ -260,8 +260,8 @@ impl Check<'_> {
         Ok(lbas)
     }
 
-    /// Blocks beyond a file's end are what fallocate reserved: zero. (After a recovery they become so when the inode is
-    /// loaded, in this mount or in a later one.)
+    /// Blocks beyond a file's end are what fallocate reserved: zero. (After a recovery they become so when
+    /// the inode is loaded, in this mount or in a later one.)
     fn beyond(&mut self, ino: u32, size: u64, map: &FileMap) -> Result<()> {
         for run in map.runs_in(blocks_of(size)..u64::MAX) {
             for lba in run.lba..run.lba + run.len {
@@ -346,7 +346,8 @@ impl Check<'_> {
         }
     }
 
-    /// The allocators hand out nothing that media say is in use. (They may keep more: freed, not yet handed out.)
+    /// The allocators hand out nothing that media say is in use. (They may keep more: freed, not yet handed
+    /// out.)
     fn allocators(&mut self, used_inodes: &[u64], used_blocks: &[u64]) {
         let mut found = Vec::new();
         let mut compare = |groups: &crate::groups::Groups, used: &[u64], bits: u64, name: &str| {

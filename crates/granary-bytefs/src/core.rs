@@ -53,7 +53,8 @@ pub struct Core {
     pub space: Space,
     /// Free inodes.
     pub inodes: Mutex<Groups>,
-    /// The inode bitmap as the committed groups left it; all blocks stay in memory. Leaders of groups change it.
+    /// The inode bitmap as the committed groups left it; all blocks stay in memory. Leaders of groups change
+    /// it.
     pub inode_bitmap: RwLock<Vec<Arc<Block>>>,
     /// The block bitmap.
     pub block_bitmap: RwLock<Vec<Arc<Block>>>,
@@ -71,9 +72,11 @@ pub struct Core {
     pub threshold: u32,
     /// Inodes with attributes that only memory knows.
     pub dirty: Mutex<DirtyList>,
-    /// Held by a `sync` while it puts attributes on media, so that another does not return before they are there.
+    /// Held by a `sync` while it puts attributes on media, so that another does not return before they are
+    /// there.
     pub syncing: sync::Mutex<()>,
-    /// The file system was not unmounted properly, the last time or earlier: blocks beyond a file's end may hold anything.
+    /// The file system was not unmounted properly, the last time or earlier: blocks beyond a file's end may
+    /// hold anything.
     pub loose: bool,
     /// Bitmaps or the orphan table mean nothing: files can be read, and nothing may change.
     pub blind: bool,
@@ -129,8 +132,8 @@ impl Core {
         let first = ino - ino % INODES_PER_BLOCK;
         let last = first + INODES_PER_BLOCK - 1;
         if inodes.all_free(first, ino - first) && inodes.all_free(ino + 1, last - ino) {
-            // The only inode in its block: what is on media there is garbage and need not be read. Under the lock, so
-            // that nobody else gets the block from media meanwhile.
+            // The only inode in its block: what is on media there is garbage and need not be read. Under the
+            // lock, so that nobody else gets the block from media meanwhile.
             let lpa = self.geometry.inode_place(ino as u32).0;
             if self.cache.cached(lpa).is_none() {
                 self.cache.fresh(lpa, Structure::Inode);

@@ -1,4 +1,5 @@
-//! [`Data`] of [`ByteFs`], and file data through the page cache: reservation, write-back with the choice of interface, reading.
+//! [`Data`] of [`ByteFs`], and file data through the page cache: reservation, write-back with the choice of
+//! interface, reading.
 //!
 //! ```text
 //!   write_pages:   page has a block?  no  -> allocate, write whole by block (its other lines are garbage)
@@ -6,12 +7,13 @@
 //!                  wait for the block writes ── then the transaction that points to new blocks (ordered mode)
 //! ```
 //!
-//! Invariants: a transaction that makes a block part of a file is sealed only after the drive has the block's data; the
-//! byte stores of data precede, on the same link, the verify of every commit that could depend on them.
+//! Invariants: a transaction that makes a block part of a file is sealed only after the drive has the block's
+//! data; the byte stores of data precede, on the same link, the verify of every commit that could depend on
+//! them.
 //!
-//! Deviation from the paper (section 4.8, step W3), where `write()` already stores the inode with an uncommitted TxID:
-//! that protects nothing before the COMMIT, so here `write()` changes memory only and the inode's line rides in the
-//! transaction of the write-back or of `fsync`.
+//! Deviation from the paper (section 4.8, step W3), where `write()` already stores the inode with an
+//! uncommitted TxID: that protects nothing before the COMMIT, so here `write()` changes memory only and the
+//! inode's line rides in the transaction of the write-back or of `fsync`.
 //!
 //! With `data = "journal"` pages go into the transaction instead: `journaled`.
 //!
@@ -149,14 +151,14 @@ impl Data for ByteFs {
         self.core.write_direct(call, inode, pos, data)
     }
 
-    /// The commit covers all that was sealed before it; data that went by byte outside transactions needs a verify of its own only
-    /// where no commit came after it.
+    /// The commit covers all that was sealed before it; data that went by byte outside transactions needs a
+    /// verify of its own only where no commit came after it.
     fn fsync(&self, _call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
         let core = &*self.core;
         let node = node(inode);
         {
-            // Who is just putting this inode's attributes on media has taken them out of `pending`, and tells of the transaction
-            // before it leaves.
+            // Who is just putting this inode's attributes on media has taken them out of `pending`, and tells
+            // of the transaction before it leaves.
             let _change = node.change.lock();
             if !data_only && node.body.lock().dirty.times {
                 core.persist_held(node)?;
@@ -195,8 +197,8 @@ impl Core {
         Ok(())
     }
 
-    /// Promises blocks to the holes among these pages that have no promise yet; returns them. `extents`: with room for an extent
-    /// each.
+    /// Promises blocks to the holes among these pages that have no promise yet; returns them. `extents`: with
+    /// room for an extent each.
     ///
     /// # Errors
     /// `NoSpace`, with nothing promised.
@@ -308,7 +310,8 @@ impl Core {
         node.body.lock().standing
     }
 
-    /// Stores the dirty lines of a page by byte, outside transactions; their write-backs overlap under one fence.
+    /// Stores the dirty lines of a page by byte, outside transactions; their write-backs overlap under one
+    /// fence.
     fn store_lines(&self, node: &Node, lba: u32, page: &DirtyPage) -> Result<()> {
         for (first, lines) in runs(page.lines) {
             let mut buf = [0u8; PAGE_SIZE];
@@ -333,9 +336,9 @@ impl Core {
         Ok(())
     }
 
-    /// The drive has the data: makes the new blocks part of the file, and the file on media reach up to `end` bytes at
-    /// most its size. Without either, and without data in it, the transaction is dropped; otherwise returns its sequence
-    /// number, where the inode is on media.
+    /// The drive has the data: makes the new blocks part of the file, and the file on media reach up to `end`
+    /// bytes at most its size. Without either, and without data in it, the transaction is dropped; otherwise
+    /// returns its sequence number, where the inode is on media.
     pub fn point_at(
         &self,
         mut tx: Tx<'_>,

@@ -1,4 +1,5 @@
-//! Directories in host memory: names by hash, free slots, and the way of both from and to the directory's blocks.
+//! Directories in host memory: names by hash, free slots, and the way of both from and to the directory's
+//! blocks.
 //!
 //! ```text
 //!   index:  hash of the name -> slot          8 B per name at a load of at most 3/4
@@ -6,8 +7,9 @@
 //!   end:    first slot never used; beyond it the blocks are garbage
 //! ```
 //!
-//! The index is built from the directory's blocks on first use; the names themselves stay in the cached blocks, where
-//! a lookup compares them. A new name goes into the smallest free area that holds it, else to the end.
+//! The index is built from the directory's blocks on first use; the names themselves stay in the cached
+//! blocks, where a lookup compares them. A new name goes into the smallest free area that holds it, else to
+//! the end.
 //!
 //! A directory that has lost its last name gives back its blocks but the first; until then it keeps them all.
 //!
@@ -134,8 +136,8 @@ impl Dir {
     }
 }
 
-/// Walks the heads of directory block `n`, which lies at `lpa`, up to slot `end` (counted in the directory), calling `f`
-/// with slot, head and the rest of the block. Stops when `f` returns false.
+/// Walks the heads of directory block `n`, which lies at `lpa`, up to slot `end` (counted in the directory),
+/// calling `f` with slot, head and the rest of the block. Stops when `f` returns false.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -178,8 +180,8 @@ fn names(node: &Node) -> u64 {
 }
 
 impl Core {
-    /// Reads the names of a directory if that has not been done. Takes the node's `change` lock for it, unless the
-    /// caller `holds` it.
+    /// Reads the names of a directory if that has not been done. Takes the node's `change` lock for it,
+    /// unless the caller `holds` it.
     ///
     /// # Errors
     /// `Corrupt`, drive errors.
@@ -270,8 +272,8 @@ impl Core {
         }
     }
 
-    /// What looking for a name in a loaded directory costs the processor: what it costs on ext4, on which the paper built it (section
-    /// 4.9). The index above is what makes the simulation quick.
+    /// What looking for a name in a loaded directory costs the processor: what it costs on ext4, on which the
+    /// paper built it (section 4.9). The index above is what makes the simulation quick.
     pub fn search_work(&self, node: &Node, there: bool) -> Nanos {
         let (passed, hashed) = work::passed(names(node), there);
         work::search(passed, hashed)
@@ -291,8 +293,8 @@ impl Core {
         self.find(node, name)?.filter(|f| f.ino == ino).ok_or(FsError::NoEntry)
     }
 
-    /// Plans where `name` goes in a loaded directory, with a new block, on the ground of `claim`, where needed. The directory's `change` lock is
-    /// held; its inode's lines are for the caller to touch.
+    /// Plans where `name` goes in a loaded directory, with a new block, on the ground of `claim`, where
+    /// needed. The directory's `change` lock is held; its inode's lines are for the caller to touch.
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed; drive errors.
@@ -334,7 +336,8 @@ impl Core {
         self.cache.get(lpa, Structure::Dentry)
     }
 
-    /// Allocates blocks for a directory from its block `n` on: as many as it has, at most eight; one of those that are kept.
+    /// Allocates blocks for a directory from its block `n` on: as many as it has, at most eight; one of those
+    /// that are kept.
     fn grow_dir(&self, tx: &mut Tx<'_>, node: &Node, n: u32, claim: Claim) -> Result<Half> {
         let goal = node.body.lock().map.goal(n as u64);
         let run = match tx.take_blocks(n.clamp(1, 8) as u64, goal, Claim::Free) {
@@ -350,9 +353,9 @@ impl Core {
         Ok(half)
     }
 
-    /// Gives back the blocks of a directory without names, but for the first. In transactions of their own: the size goes to
-    /// zero with the first of them, and blocks behind the end are what any directory may have, so a power failure between
-    /// them leaves nothing to do. The caller holds `change`.
+    /// Gives back the blocks of a directory without names, but for the first. In transactions of their own:
+    /// the size goes to zero with the first of them, and blocks behind the end are what any directory may
+    /// have, so a power failure between them leaves nothing to do. The caller holds `change`.
     ///
     /// # Errors
     /// Of the drive.

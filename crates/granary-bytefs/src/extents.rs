@@ -1,8 +1,8 @@
 //! Changing where an inode's blocks are: new extents, freed ones, and the slots that say so on media.
 //!
-//! Extent and index blocks belong to one inode, whose `change` lock the caller holds: they are changed in memory while
-//! the transaction is planned (nobody else stores their lines) and stored when it runs. What changes in the inode's own
-//! record is written by the caller, with the [`Half`] returned here.
+//! Extent and index blocks belong to one inode, whose `change` lock the caller holds: they are changed in
+//! memory while the transaction is planned (nobody else stores their lines) and stored when it runs. What
+//! changes in the inode's own record is written by the caller, with the [`Half`] returned here.
 
 use crate::core::Core;
 use crate::journal::Tx;
@@ -123,8 +123,8 @@ impl Core {
         Ok(half)
     }
 
-    /// Frees blocks of an inode from file block `keep` on, as many as one transaction may; they become free with its
-    /// COMMIT. Returns what changed in the record and whether all are gone.
+    /// Frees blocks of an inode from file block `keep` on, as many as one transaction may; they become free
+    /// with its COMMIT. Returns what changed in the record and whether all are gone.
     ///
     /// # Errors
     /// Of the drive; the journal has stopped then.
@@ -137,12 +137,12 @@ impl Core {
         Ok((self.write_freed(tx, node, body, freed, edits)?, done))
     }
 
-    /// Makes pages a hole, as many as one transaction may; their blocks become free with its COMMIT. Returns what changed
-    /// in the record and whether all are gone.
+    /// Makes pages a hole, as many as one transaction may; their blocks become free with its COMMIT. Returns
+    /// what changed in the record and whether all are gone.
     ///
     /// # Errors
-    /// `NoSpace` where an extent is cut in two and there is no block for the second half, with nothing changed; of the
-    /// drive: the journal has stopped then.
+    /// `NoSpace` where an extent is cut in two and there is no block for the second half, with nothing
+    /// changed; of the drive: the journal has stopped then.
     pub fn punch_step(&self, tx: &mut Tx<'_>, node: &Node, range: &Range<u64>) -> Result<(Half, bool)> {
         let mut half = Half::Hot;
         let (gone, missing) = {
@@ -167,8 +167,8 @@ impl Core {
         Ok((half.and(self.write_freed(tx, node, body, freed, edits)?), done))
     }
 
-    /// Makes `cut` a hole and enters new runs, all in this transaction; what was there becomes free with its COMMIT. Returns
-    /// what changed in the record.
+    /// Makes `cut` a hole and enters new runs, all in this transaction; what was there becomes free with its
+    /// COMMIT. Returns what changed in the record.
     ///
     /// # Errors
     /// `NoSpace` for extent blocks, with nothing changed; of the drive: the journal has stopped then.
@@ -204,8 +204,8 @@ impl Core {
         Ok(half.and(self.write_freed(tx, node, body, freed, edits)?))
     }
 
-    /// Ends a step that took blocks out of the map: extent blocks that are not needed any more go, all of them become free with
-    /// the COMMIT, and the slots are written. Returns what changed in the record.
+    /// Ends a step that took blocks out of the map: extent blocks that are not needed any more go, all of
+    /// them become free with the COMMIT, and the slots are written. Returns what changed in the record.
     fn write_freed(
         &self,
         tx: &mut Tx<'_>,

@@ -6,16 +6,17 @@
 //!   zero:     promise the holes ── trim what is mapped, wait ── as reserve for the rest
 //! ```
 //!
-//! A trimmed page reads as zeros (NVMe "deallocated logical blocks read as zero", and an acknowledged trim survives a
-//! power failure), so space is reserved at the cost of one command per run and without writing a page; and a block
-//! that is reserved is a block like any other: writing there changes no pointer. There are no unwritten extents.
+//! A trimmed page reads as zeros (NVMe "deallocated logical blocks read as zero", and an acknowledged trim
+//! survives a power failure), so space is reserved at the cost of one command per run and without writing a
+//! page; and a block that is reserved is a block like any other: writing there changes no pointer. There are
+//! no unwritten extents.
 //!
-//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there and the
-//! power failed before the transaction that grows the size. So after a recovery such blocks are trimmed again when
-//! their inode is loaded.
+//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there
+//! and the power failed before the transaction that grows the size. So after a recovery such blocks are
+//! trimmed again when their inode is loaded.
 //!
-//! Everything that can fail for lack of space is promised first. A hole in the middle of an extent needs a slot; where
-//! there is no space for one the middle is trimmed and keeps its blocks.
+//! Everything that can fail for lack of space is promised first. A hole in the middle of an extent needs a
+//! slot; where there is no space for one the middle is trimmed and keeps its blocks.
 //!
 //! With `data = "journal"` all of it is one transaction, the pages at the edges included: `whole`.
 
@@ -118,7 +119,8 @@ impl Core {
         });
     }
 
-    /// The last transaction of a request: the size, the times, these pages; and in place of what was in `cut`, new blocks.
+    /// The last transaction of a request: the size, the times, these pages; and in place of what was in
+    /// `cut`, new blocks.
     ///
     /// # Errors
     /// `NoSpace` for extent blocks, with nothing changed; of the drive: the journal has stopped then.
@@ -152,8 +154,9 @@ impl Core {
         Ok(())
     }
 
-    /// Promises the holes among these pages, which get their blocks at once: with the extent blocks that any places of theirs
-    /// need, or else with none, since they may lie one behind the other ([`Core::fill_holes`] finds out).
+    /// Promises the holes among these pages, which get their blocks at once: with the extent blocks that any
+    /// places of theirs need, or else with none, since they may lie one behind the other
+    /// ([`Core::fill_holes`] finds out).
     ///
     /// # Errors
     /// `NoSpace`, with nothing promised.
@@ -167,8 +170,8 @@ impl Core {
     /// Gives promised pages blocks that read as zeros.
     ///
     /// # Errors
-    /// Of the drive; `NoSpace` for extent blocks, where they were not promised: the pages have lost their promises then, but for
-    /// those that came into their places with earlier transactions.
+    /// Of the drive; `NoSpace` for extent blocks, where they were not promised: the pages have lost their
+    /// promises then, but for those that came into their places with earlier transactions.
     pub fn fill_holes(&self, inode: &Inode, holes: &[Range<u64>]) -> Result<()> {
         let mut later: u64 = holes.iter().map(|h| h.end - h.start).sum();
         let mut left = holes.iter().flat_map(|h| {
@@ -193,8 +196,8 @@ impl Core {
         Ok(())
     }
 
-    /// Promises the extent blocks that these runs and the pages that stay promised need, where too few are; but for `later` of
-    /// those pages, which get their places in this call, too.
+    /// Promises the extent blocks that these runs and the pages that stay promised need, where too few are;
+    /// but for `later` of those pages, which get their places in this call, too.
     pub fn promise_slots(&self, node: &Node, new: &[(u64, Run)], later: u64) -> Result<()> {
         let mut body = node.body.lock();
         if body.standing == Standing::Gone {
@@ -235,8 +238,8 @@ impl Core {
         Ok(new)
     }
 
-    /// Takes blocks for the first of these promised pages, behind those of `last` where that precedes them; the pages
-    /// shrink by what was taken.
+    /// Takes blocks for the first of these promised pages, behind those of `last` where that precedes them;
+    /// the pages shrink by what was taken.
     ///
     /// # Errors
     /// `NoSpace`.

@@ -1,4 +1,5 @@
-//! [`ByteFs`]: a mounted file system: its [`Core`] with the commit daemon. The files beside this one have what it does.
+//! [`ByteFs`]: a mounted file system: its [`Core`] with the commit daemon. The files beside this one have
+//! what it does.
 
 use crate::core::Core;
 use crate::layout::Superblock;

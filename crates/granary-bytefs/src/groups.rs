@@ -1,18 +1,20 @@
 //! [`Groups`]: which inodes or blocks are free, in groups of 480, with a free list per CPU.
 //!
 //! ```text
-//!   words:   1 bit each, 1 = taken          group g = bits 480 g .. 480 g + 479 = one 64 B line of the bitmap on media
+//!   words:   1 bit each, 1 = taken          group g = bits 480 g .. 480 g + 479 = one 64 B line of the
+//!                                           bitmap on media
 //!   free:    free bits of each group
 //!   lists:   per CPU { group it has claimed, cursor } ─ allocates from its own group, so that two CPUs change
 //!            different lines of the bitmap and their transactions do not conflict
 //! ```
 //!
-//! A list that has used up its group claims the next unclaimed one, searching from the CPU's own region: one that is at
-//! least half free, else an eighth, else any; when every group with space is claimed, it takes from another's. So
-//! allocation fails only when nothing is free. Low regions are filled first, which keeps the used part of the drive
-//! compact.
+//! A list that has used up its group claims the next unclaimed one, searching from the CPU's own region: one
+//! that is at least half free, else an eighth, else any; when every group with space is claimed, it takes
+//! from another's. So allocation fails only when nothing is free. Low regions are filled first, which keeps
+//! the used part of the drive compact.
 //!
-//! It does *not* know what is reserved, or freed but not yet committed: that is [`crate::space::Space`]. It never waits.
+//! It does *not* know what is reserved, or freed but not yet committed: that is [`crate::space::Space`]. It
+//! never waits.
 //!
 //! Source: ByteFS section 4.5 (per-CPU free lists, extent-based allocation).
 
@@ -115,7 +117,8 @@ impl Groups {
         self.run_at(from, len) == len
     }
 
-    /// Takes up to `want` consecutive bits for `cpu`, if possible beginning at `goal`. Returns the first and how many.
+    /// Takes up to `want` consecutive bits for `cpu`, if possible beginning at `goal`. Returns the first and
+    /// how many.
     pub fn take(&mut self, cpu: usize, want: u64, goal: Option<u64>) -> Option<(u64, u64)> {
         debug_assert!(want > 0);
         if self.total_free == 0 {

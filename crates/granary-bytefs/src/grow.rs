@@ -1,4 +1,5 @@
-//! Growing: a segment behind the end of the file system, on a drive that has become larger, while it is in use or not.
+//! Growing: a segment behind the end of the file system, on a drive that has become larger, while it is in
+//! use or not.
 //!
 //! ```text
 //!   1  bitmaps of the segment, at its front     nobody reads them yet
@@ -8,8 +9,8 @@
 //!   5  allocators                               the space is used
 //! ```
 //!
-//! A power failure before 2 leaves the old size, one after it the new size: mounting finds "growing" and does 3 and 4 (once
-//! more). Nothing of the segment is in use before 5, so doing them twice takes nothing back.
+//! A power failure before 2 leaves the old size, one after it the new size: mounting finds "growing" and does
+//! 3 and 4 (once more). Nothing of the segment is in use before 5, so doing them twice takes nothing back.
 //!
 //! It does *not* shrink, and does not move anything.
 
@@ -25,8 +26,8 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use zerocopy::little_endian::U32;
 
-/// The bits of a segment in the bitmap block where the old ones end: those to become free. The metadata at the segment's front
-/// and its copy of the superblock stay in use.
+/// The bits of a segment in the bitmap block where the old ones end: those to become free. The metadata at
+/// the segment's front and its copy of the superblock stay in use.
 fn slack(which: Bitmap, s: &Segment) -> Option<Range<u64>> {
     let (from, to) = match which {
         Bitmap::Inodes => (s.first_inode, s.inodes),
@@ -37,7 +38,8 @@ fn slack(which: Bitmap, s: &Segment) -> Option<Range<u64>> {
     (from < end).then_some(from..end)
 }
 
-/// Writes the bitmap blocks that a segment brings; its inode table is garbage as any inode that is not in use.
+/// Writes the bitmap blocks that a segment brings; its inode table is garbage as any inode that is not in
+/// use.
 fn write_bitmaps(port: &Port, s: &Segment) -> Result<()> {
     let areas = [
         (s.start, s.first_inode, s.inodes, s.first_inode..s.inodes),
@@ -85,8 +87,8 @@ pub fn finish(port: &Port, g: &Geometry, sb: &mut Superblock) -> Result<()> {
 }
 
 impl Core {
-    /// See [`granary_fs::Space::grow`]. Beyond the drive's end the answer says whether a larger drive would be of use:
-    /// `Invalid` if so, `NoSpace` if not.
+    /// See [`granary_fs::Space::grow`]. Beyond the drive's end the answer says whether a larger drive would
+    /// be of use: `Invalid` if so, `NoSpace` if not.
     pub fn grow(&self, superblock: &Mutex<Superblock>, blocks: u64) -> Result<()> {
         let _one = self.growing.lock();
         self.journal.alive()?;

@@ -7,10 +7,10 @@
 //!                                    └── together with extents, bitmap lines and the inode: one COMMIT
 //! ```
 //!
-//! The vfs hands every write() over before the call returns ([`granary_fs::Quirks::writes_through`]), so that the
-//! order of transactions is the order of calls and a power failure leaves a prefix of it, data included. A write of more
-//! pages than a record holds is split into several, each whole (section 4.3: "smaller atomic operations at block
-//! granularity").
+//! The vfs hands every write() over before the call returns ([`granary_fs::Quirks::writes_through`]), so that
+//! the order of transactions is the order of calls and a power failure leaves a prefix of it, data included.
+//! A write of more pages than a record holds is split into several, each whole (section 4.3: "smaller atomic
+//! operations at block granularity").
 //!
 //! Stores through mappings are no calls: they are in the order from their write-back on.
 //!
@@ -25,7 +25,8 @@ use granary_device::{Structure, Ticket};
 use granary_fs::{Call, DirtyPage, Inode, Result};
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
 
-/// Data lines that one transaction has at most: a small part of any write log. Pages beyond go into the record.
+/// Data lines that one transaction has at most: a small part of any write log. Pages beyond go into the
+/// record.
 const BYTE_LINES: u32 = 256;
 
 impl Core {
@@ -38,8 +39,9 @@ impl Core {
         Ok(())
     }
 
-    /// An inode without names writes where its blocks are: nobody will see them after a power failure, unless the
-    /// removal of the last name is lost. So that one is made durable first, and nothing of the file stays in records.
+    /// An inode without names writes where its blocks are: nobody will see them after a power failure, unless
+    /// the removal of the last name is lost. So that one is made durable first, and nothing of the file stays
+    /// in records.
     pub fn leave_journal(&self, node: &Node, old: impl Iterator<Item = Run>) -> Result<()> {
         debug_assert_eq!(node.body.lock().standing, Standing::Gone);
         self.commit_to(self.journal.sealed())?;
@@ -84,7 +86,8 @@ impl Core {
         Ok(())
     }
 
-    /// A direct write with data journaling: pages that are written in part are read, and all go the way of write-back.
+    /// A direct write with data journaling: pages that are written in part are read, and all go the way of
+    /// write-back.
     pub fn write_direct_journaled(
         &self,
         call: &Call<'_>,

@@ -8,14 +8,15 @@
 //!         +------------+--------------+---------------+---------------+-------------+--------------+---------------+
 //! ```
 //!
-//! Invariants: everything that an operation changes is a 64 B line of its own concern (an inode's hot half, a name, a
-//! bitmap group, four extent slots), so that the byte interface moves lines and never whole blocks. What lies beyond a
-//! high-water mark (a directory's size, an inode's slot count) is garbage: new metadata blocks need no zeroing.
+//! Invariants: everything that an operation changes is a 64 B line of its own concern (an inode's hot half, a
+//! name, a bitmap group, four extent slots), so that the byte interface moves lines and never whole blocks.
+//! What lies beyond a high-water mark (a directory's size, an inode's slot count) is garbage: new metadata
+//! blocks need no zeroing.
 //!
 //! Every line has a checksum in its last four bytes (`line`), every name one in its head (`dentry`).
 //!
-//! Source: ByteFS section 4.5 for the sizes (128 B inodes in two halves, 64 B bitmap groups, 16 B extents, 64-320 B
-//! names); the arrangement is ours.
+//! Source: ByteFS section 4.5 for the sizes (128 B inodes in two halves, 64 B bitmap groups, 16 B extents,
+//! 64-320 B names); the arrangement is ours.
 
 pub mod bitmap;
 pub mod dentry;

@@ -11,16 +11,18 @@
 //!   media                layout: 64 B lines, written by byte; metadata read by block and cached (BlockCache)
 //! ```
 //!
-//! Every operation is a transaction of the 64 B lines that it changes, stored through the byte window with its own
-//! TxID into the drive's write log, which is the redo log: nothing is written twice. Durability comes by group commit
-//! in the order in which operations were finished (`journal`). File data goes by block, or by byte where few
-//! lines of a page changed.
+//! Every operation is a transaction of the 64 B lines that it changes, stored through the byte window with
+//! its own TxID into the drive's write log, which is the redo log: nothing is written twice. Durability comes
+//! by group commit in the order in which operations were finished (`journal`). File data goes by block, or by
+//! byte where few lines of a page changed.
 //!
-//! Duplicates of mapped pages and their comparison are the vfs's: here come pages with the lines that changed.
+//! Duplicates of mapped pages and their comparison are the vfs's: here come pages with the lines that
+//! changed.
 //!
-//! Source: Li et al., "ByteFS: System Support for (CXL-based) Memory-Semantic Solid-State Drives", ASPLOS 2025,
-//! section 4. What differs from the paper is said where it differs: `journal` (locks end at the seal), `data` (write()
-//! stores nothing), `layout::extent` (unordered slots instead of a tree), `namespace` (no orphan list).
+//! Source: Li et al., "ByteFS: System Support for (CXL-based) Memory-Semantic Solid-State Drives", ASPLOS
+//! 2025, section 4. What differs from the paper is said where it differs: `journal` (locks end at the seal),
+//! `data` (write() stores nothing), `layout::extent` (unordered slots instead of a tree), `namespace` (no
+//! orphan list).
 
 mod allocation;
 mod attributes;

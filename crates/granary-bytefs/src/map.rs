@@ -5,11 +5,12 @@
 //!   slots on media:     0 1 2 in the inode | 3.. in extent blocks, in any order; free ones are reused
 //! ```
 //!
-//! All extents are loaded with the inode, so a lookup never reads. Changes are made here first and return the slots to
-//! write; who changes the map holds the inode's `change` lock and writes the slots in the same transaction.
+//! All extents are loaded with the inode, so a lookup never reads. Changes are made here first and return the
+//! slots to write; who changes the map holds the inode's `change` lock and writes the slots in the same
+//! transaction.
 //!
-//! Invariants: extents are sorted, do not overlap, and neighbours that continue each other on the drive are one extent;
-//! each has its own slot, except in an inode that is no longer on media ([`NO_SLOT`]).
+//! Invariants: extents are sorted, do not overlap, and neighbours that continue each other on the drive are
+//! one extent; each has its own slot, except in an inode that is no longer on media ([`NO_SLOT`]).
 //!
 //! Source: ByteFS section 4.5 (data pointers).
 
@@ -166,8 +167,8 @@ impl FileMap {
         (slot_blocks, index)
     }
 
-    /// How many of these runs, which lay nowhere before and come in ascending order, need a slot: those that neither go on where
-    /// the one before ends nor lead to the one behind.
+    /// How many of these runs, which lay nowhere before and come in ascending order, need a slot: those that
+    /// neither go on where the one before ends nor lead to the one behind.
     pub fn slots_for(&self, new: &[(u64, Run)]) -> u64 {
         let mut end = None;
         let mut needs = |&(block, run): &(u64, Run)| {
@@ -214,8 +215,8 @@ impl FileMap {
         }
     }
 
-    /// Enters that file blocks from `block` on lie in `run`; they lay nowhere before. With `on_media`, slots must be
-    /// there ([`FileMap::blocks_missing`]).
+    /// Enters that file blocks from `block` on lie in `run`; they lay nowhere before. With `on_media`, slots
+    /// must be there ([`FileMap::blocks_missing`]).
     pub fn add(&mut self, block: u64, run: Run, on_media: bool, edits: &mut SlotEdits) {
         let i = self.extents.partition_point(|e| e.block < block);
         let end = (block + run.len as u64, run.lba + run.len);
@@ -253,8 +254,9 @@ impl FileMap {
         }
     }
 
-    /// Makes the slots in use reach into the last extent block: new extents may have joined others, so that a block
-    /// allocated for them is not needed yet, but which blocks exist is told by [`FileMap::slots`] alone.
+    /// Makes the slots in use reach into the last extent block: new extents may have joined others, so that a
+    /// block allocated for them is not needed yet, but which blocks exist is told by [`FileMap::slots`]
+    /// alone.
     pub fn cover_slot_blocks(&mut self, edits: &mut SlotEdits) {
         while (extent::blocks_for(self.slots) as usize) < self.slot_blocks.len() {
             self.slots += 1;
@@ -262,8 +264,8 @@ impl FileMap {
         }
     }
 
-    /// Removes blocks from `keep` on, from the end backwards, until done or `lines` lines (of the bitmap and of slots)
-    /// would be changed. Returns whether it is done; `freed` and `edits` receive what to do.
+    /// Removes blocks from `keep` on, from the end backwards, until done or `lines` lines (of the bitmap and
+    /// of slots) would be changed. Returns whether it is done; `freed` and `edits` receive what to do.
     pub fn cut(&mut self, keep: u64, lines: u32, freed: &mut Vec<Run>, edits: &mut SlotEdits) -> bool {
         let mut left = lines as u64;
         while let Some(&e) = self.extents.last() {
@@ -275,7 +277,8 @@ impl FileMap {
                 return false;
             }
             let mut n = (end - keep.max(e.block)) as u32;
-            // A slot's line, and a run can begin and end within a group: at most two lines more than it fills.
+            // A slot's line, and a run can begin and end within a group: at most two lines more than it
+            // fills.
             let room = (left - 3) * BITS_PER_GROUP;
             n = n.min(room.min(u32::MAX as u64) as u32);
             left -= 3 + n as u64 / BITS_PER_GROUP;
@@ -303,8 +306,8 @@ impl FileMap {
         !range.is_empty() && at(range.end - 1) > 1
     }
 
-    /// Makes `range` a hole, from its end backwards, until done or `lines` lines would be changed. One slot must be free
-    /// where it [splits](FileMap::splits) an extent. Returns whether it is done.
+    /// Makes `range` a hole, from its end backwards, until done or `lines` lines would be changed. One slot
+    /// must be free where it [splits](FileMap::splits) an extent. Returns whether it is done.
     pub fn punch(
         &mut self,
         range: &Range<u64>,
@@ -357,8 +360,9 @@ impl FileMap {
         }
     }
 
-    /// Where so few extents are left that the inode's own slots hold them: moves them there. Returns the extent and
-    /// index blocks, which are free now, or `None` where nothing was to be done. The whole record has to be written.
+    /// Where so few extents are left that the inode's own slots hold them: moves them there. Returns the
+    /// extent and index blocks, which are free now, or `None` where nothing was to be done. The whole record
+    /// has to be written.
     pub fn shrink_slots(&mut self) -> Option<Vec<Run>> {
         let few = self.extents.len() <= INLINE_SLOTS as usize;
         if !few || (self.slot_blocks.is_empty() && (self.slots == 0 || !self.extents.is_empty())) {

@@ -1,4 +1,5 @@
-//! Making a file system: superblock, empty orphan table, bitmaps, root directory; the rest of the drive is garbage.
+//! Making a file system: superblock, empty orphan table, bitmaps, root directory; the rest of the drive is
+//! garbage.
 
 use crate::journal::area::table_blocks;
 use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
@@ -22,8 +23,8 @@ const BATCH: usize = 64;
 /// Makes a file system on the drive; whatever was there is lost.
 ///
 /// # Errors
-/// `Invalid` where the drive is too small, too large (2^32 blocks), or has no room for data beside the inode table and
-/// the journal area; drive errors.
+/// `Invalid` where the drive is too small, too large (2^32 blocks), or has no room for data beside the inode
+/// table and the journal area; drive errors.
 pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     let blocks = options.blocks.unwrap_or(port.info().pages);
     if blocks > port.info().pages {

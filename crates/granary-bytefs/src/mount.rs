@@ -6,11 +6,12 @@
 //!             redo log) ── bitmaps ── orphan table: go on freeing ── mark in use
 //! ```
 //!
-//! After RECOVER the media show the operations up to one point of the commit order, each whole; only removals and
-//! truncations in several steps are left to finish.
+//! After RECOVER the media show the operations up to one point of the commit order, each whole; only removals
+//! and truncations in several steps are left to finish.
 //!
-//! Whoever promises to change nothing ([`MountOptions::read_only`]) gets a mount where bitmaps and orphan table are damaged or
-//! cannot be read, too: finding and reading files takes none of them. Nothing is written then, and every change refused.
+//! Whoever promises to change nothing ([`MountOptions::read_only`]) gets a mount where bitmaps and orphan
+//! table are damaged or cannot be read, too: finding and reading files takes none of them. Nothing is written
+//! then, and every change refused.
 //!
 //! Source: ByteFS section 4.7.
 
@@ -42,7 +43,8 @@ use zerocopy::little_endian::{U32, U64};
 /// Mounts the file system on the drive, recovering it where it was not unmounted properly.
 ///
 /// # Errors
-/// `Corrupt` where there is no valid file system; `Drive` where the firmware is not the variant's; drive errors.
+/// `Corrupt` where there is no valid file system; `Drive` where the firmware is not the variant's; drive
+/// errors.
 pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     if options.variant.write_log() != port.vendor::<Transactions>().is_some() {
         let wanted = if options.variant.write_log() { "write log" } else { "page cache without a write log" };
@@ -89,8 +91,8 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     Ok(ByteFs::start(core, sb, report, from_copy))
 }
 
-/// Replays the firmware's log and the data journal, or the host's redo log. Returns how many groups the redo log had,
-/// and how many pages the data journal.
+/// Replays the firmware's log and the data journal, or the host's redo log. Returns how many groups the redo
+/// log had, and how many pages the data journal.
 ///
 /// # Errors
 /// `Corrupt` where the journal area is; of the drive.
@@ -105,8 +107,9 @@ pub fn replay(port: &Port, geometry: &Geometry) -> Result<(u64, u64)> {
     Ok((groups, 0))
 }
 
-/// [`replay`] for a repair: damaged records of the data journal are left out, with what was made on them, and told. The host's
-/// redo log is for one that is not `clean`, and leaves pages out that are `lost`: they take no lines.
+/// [`replay`] for a repair: damaged records of the data journal are left out, with what was made on them, and
+/// told. The host's redo log is for one that is not `clean`, and leaves pages out that are `lost`: they take
+/// no lines.
 ///
 /// # Errors
 /// `Corrupt` where the host's redo log is; of the drive.
@@ -139,8 +142,8 @@ fn useless(what: String) -> FsError {
     FsError::Corrupt(format!("{what}: files can be read (--read-only, cp-out), fsck --repair makes it anew"))
 }
 
-/// A block of the bitmaps or the orphan table as it was read, and the lines of it that mean nothing. Without `blind` there
-/// must be none; with it, a block that cannot be read is one of `filler`.
+/// A block of the bitmaps or the orphan table as it was read, and the lines of it that mean nothing. Without
+/// `blind` there must be none; with it, a block that cannot be read is one of `filler`.
 fn sound(
     what: &str,
     (cache, lpa): (&BlockCache, Lpa),

@@ -5,13 +5,14 @@
 //!   unlink:  dentry 64 B     | directory's inode 64 B | inode bitmap 64 B | block bitmap 64 B a group
 //! ```
 //!
-//! The last name takes the inode with it: the same transaction clears the inode and its blocks in the bitmaps, so no
-//! list of orphans is written, no second transaction follows, and after a power loss nothing is left to do. While
-//! somebody has the file open it lives on in memory ([`Standing::Gone`]): its blocks and its number are not handed out
-//! again before it is evicted and that transaction is committed. Only an inode whose blocks fill more bitmap lines than
-//! one transaction may change goes through the orphan table.
+//! The last name takes the inode with it: the same transaction clears the inode and its blocks in the
+//! bitmaps, so no list of orphans is written, no second transaction follows, and after a power loss nothing
+//! is left to do. While somebody has the file open it lives on in memory ([`Standing::Gone`]): its blocks and
+//! its number are not handed out again before it is evicted and that transaction is committed. Only an inode
+//! whose blocks fill more bitmap lines than one transaction may change goes through the orphan table.
 //!
-//! A file that is made without a name is in that table from the first; the transaction of its first name takes it out.
+//! A file that is made without a name is in that table from the first; the transaction of its first name
+//! takes it out.
 //!
 //! Source: ByteFS sections 4.3, 4.5, 4.7.
 
@@ -256,7 +257,8 @@ impl Names for ByteFs {
 }
 
 impl Core {
-    /// Writes a long target of a symbolic link into a block of its own, before the transaction that points there.
+    /// Writes a long target of a symbolic link into a block of its own, before the transaction that points
+    /// there.
     fn put_target(&self, tx: &mut Tx<'_>, body: &mut Body, target: &[u8]) -> Result<()> {
         let run = tx.take_blocks(1, None, Claim::Free)?;
         let mut page = Page::ZERO;
@@ -297,7 +299,8 @@ impl Core {
             || self.groups_of(&body) <= self.options.max_free_lines as usize;
         let orphan = if stays || small { None } else { tx.take_orphan() };
         if !stays && orphan.is_none() {
-            // Without a place in the orphan table all goes in one transaction, which a redo log of the host's may not hold.
+            // Without a place in the orphan table all goes in one transaction, which a redo log of the host's
+            // may not hold.
             if !small && self.groups_of(&body) + 64 > self.most_lines {
                 return Err(FsError::NoSpace);
             }

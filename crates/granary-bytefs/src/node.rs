@@ -1,14 +1,16 @@
 //! [`Node`]: the file system's private part of an inode in memory.
 //!
 //! ```text
-//!   change   whoever changes what is on media of this inode holds it, across waits; several inodes: by number
+//!   change   whoever changes what is on media of this inode holds it, across waits; several inodes: by
+//!            number
 //!   body     the map, the directory index, flags; short lock, never held across a wait
 //! ```
 //!
 //! Invariant: a record is encoded only by a task that holds `change`, so it shows no other operation's half.
 //!
-//! The size on media (`disk_size`) can be behind the size in memory: it grows when the data's blocks are written, so
-//! that no file shows blocks after a power loss that were never written (delayed allocation, as ext4's `i_disksize`).
+//! The size on media (`disk_size`) can be behind the size in memory: it grows when the data's blocks are
+//! written, so that no file shows blocks after a power loss that were never written (delayed allocation, as
+//! ext4's `i_disksize`).
 
 use crate::core::Core;
 use crate::dir::Dir;
@@ -32,7 +34,8 @@ use zerocopy::little_endian::{I64, U16, U32, U64};
 pub enum Standing {
     /// In use.
     Live,
-    /// Without links and in this place of the orphan table: too large to be freed in one transaction, or without a name as yet.
+    /// Without links and in this place of the orphan table: too large to be freed in one transaction, or
+    /// without a name as yet.
     Orphan(u32),
     /// Freed together with its last name; lives in memory until it is evicted.
     Gone,
@@ -162,14 +165,15 @@ impl Body {
         record
     }
 
-    /// Blocks in the 512 B units of `stat`. Promised ones count, as delayed blocks do in ext4 (`ext4_getattr`): for `tar -S` and
-    /// `cp --sparse` a file without blocks is a file without data.
+    /// Blocks in the 512 B units of `stat`. Promised ones count, as delayed blocks do in ext4
+    /// (`ext4_getattr`): for `tar -S` and `cp --sparse` a file without blocks is a file without data.
     pub fn stat_blocks(&self) -> u64 {
         (self.map.blocks() + self.map.reserved.count()) * (PAGE_SIZE as u64 / 512)
     }
 }
 
-/// Inodes that may be dirty. Most become clean again without `sync`: they are dropped whenever the list has doubled.
+/// Inodes that may be dirty. Most become clean again without `sync`: they are dropped whenever the list has
+/// doubled.
 #[derive(Default)]
 pub struct DirtyList {
     nodes: Vec<Arc<Node>>,
@@ -183,7 +187,8 @@ impl DirtyList {
         if self.nodes.len() >= self.prune_at.max(256) {
             self.nodes.retain(|n| {
                 let mut body = n.body.lock();
-                // A change under way has taken what was pending and is not yet in the order of transactions: `sync` waits for it.
+                // A change under way has taken what was pending and is not yet in the order of transactions:
+                // `sync` waits for it.
                 let pending = body.pending.is_some() || n.change.is_locked();
                 body.listed = pending && body.standing != Standing::Gone;
                 body.listed
@@ -230,7 +235,8 @@ impl Core {
     pub fn put_record(&self, block: &Block, ino: u32, body: &mut Body, attr: &Attr) {
         let record = body.record(attr);
         let at = self.geometry.inode_place(ino).1;
-        // The checksums stay: the lines that the transaction names are sealed with it, the other one has not changed.
+        // The checksums stay: the lines that the transaction names are sealed with it, the other one has not
+        // changed.
         block.change(|b| {
             for half in [0, LINE_SIZE] {
                 b[at + half..at + half + PAYLOAD].copy_from_slice(&record.as_bytes()[half..half + PAYLOAD]);
@@ -291,7 +297,8 @@ impl Core {
         }
         attr.blocks = body.stat_blocks();
         let node = Arc::new(Node::new(ino, attr.kind, body));
-        // What it was when it left memory may still be uncommitted: `fsync` of the new node has to cover that, too.
+        // What it was when it left memory may still be uncommitted: `fsync` of the new node has to cover
+        // that, too.
         node.depends(self.journal.sealed());
         node.posted.store(self.journal.posted_so_far(), Relaxed);
         Ok(Loaded { attr, private: node })

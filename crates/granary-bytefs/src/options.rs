@@ -12,8 +12,8 @@ pub struct MkfsOptions {
     pub inode_ratio: u64,
     /// Blocks of 4 KiB to use; `None` = the whole drive.
     pub blocks: Option<u64>,
-    /// The journal area, for data journaling and for drives without a write log; `None` = 1/128 of the blocks, 64 KiB at
-    /// least and 32 MiB at most.
+    /// The journal area, for data journaling and for drives without a write log; `None` = 1/128 of the
+    /// blocks, 64 KiB at least and 32 MiB at most.
     pub journal: Option<Bytes>,
     /// Trims the whole drive first.
     pub discard: bool,
@@ -49,11 +49,12 @@ impl MkfsOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommitMode {
-    /// In groups, in the order in which they were sealed: at `fsync`, `sync`, every [`MountOptions::commit_interval`],
-    /// or when many wait.
+    /// In groups, in the order in which they were sealed: at `fsync`, `sync`, every
+    /// [`MountOptions::commit_interval`], or when many wait.
     #[default]
     Group,
-    /// The paper's rule (section 4.3): each operation commits before it returns and before its lines are unlocked.
+    /// The paper's rule (section 4.3): each operation commits before it returns and before its lines are
+    /// unlocked.
     Sync,
 }
 
@@ -61,12 +62,12 @@ pub enum CommitMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataMode {
-    /// Data are on the drive before the transaction that points to them (ext4's default): no garbage, but a write may be
-    /// there in part.
+    /// Data are on the drive before the transaction that points to them (ext4's default): no garbage, but a
+    /// write may be there in part.
     #[default]
     Ordered,
-    /// Data are part of the transaction: a write is there wholly or not at all, and writes and other operations survive
-    /// in the order in which they were made. Needs the write log.
+    /// Data are part of the transaction: a write is there wholly or not at all, and writes and other
+    /// operations survive in the order in which they were made. Needs the write log.
     Journal,
 }
 
@@ -85,8 +86,8 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
-    /// ByteFS-Dual: metadata by byte, data by block, on the page-cache firmware; transactions commit in a redo log of
-    /// the host's in the journal area.
+    /// ByteFS-Dual: metadata by byte, data by block, on the page-cache firmware; transactions commit in a
+    /// redo log of the host's in the journal area.
     Dual,
     /// ByteFS-Log: the same on the write-log firmware, which is the redo log.
     Log,
@@ -125,13 +126,15 @@ pub struct MountOptions {
     pub commit_interval: Nanos,
     /// Sealed transactions that wake the commit daemon.
     pub commit_batch: u32,
-    /// Lines that a group may have: bounds what the drive's log must keep uncommitted. Who would exceed it commits first.
+    /// Lines that a group may have: bounds what the drive's log must keep uncommitted. Who would exceed it
+    /// commits first.
     pub commit_lines: u32,
     /// What a power failure leaves of file data.
     pub data: DataMode,
     /// How the interface for a dirty page is chosen.
     pub policy: Policy,
-    /// A dirty page with fewer modified lines than this goes by byte: 8 of 64 is the paper's R < 1/8 (section 4.6).
+    /// A dirty page with fewer modified lines than this goes by byte: 8 of 64 is the paper's R < 1/8
+    /// (section 4.6).
     pub byte_threshold_lines: u32,
     /// Direct reads and writes of at most this many bytes go by byte (section 4.6).
     pub direct_byte_max: usize,
@@ -174,12 +177,14 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// The options that follow from these for the variant, a journal that takes `capacity` lines in one transaction, and
-    /// a drive whose log has room for `log_half` bytes of uncommitted transactions (0: unknown).
+    /// The options that follow from these for the variant, a journal that takes `capacity` lines in one
+    /// transaction, and a drive whose log has room for `log_half` bytes of uncommitted transactions (0:
+    /// unknown).
     pub(crate) fn effective(&self, capacity: usize, log_half: u64) -> MountOptions {
         let mut options = self.clone();
-        // A group is committed as a whole. While one is being committed the next is filled, and there may be more: a
-        // transaction too large for a group. So a third of the log each; a line takes 64 B and at most 16 B beside it.
+        // A group is committed as a whole. While one is being committed the next is filled, and there may be
+        // more: a transaction too large for a group. So a third of the log each; a line takes 64 B and at
+        // most 16 B beside it.
         let room = if log_half == 0 { u64::MAX } else { log_half / 80 / 3 };
         let most = room.min(capacity as u64);
         options.commit_lines = self.commit_lines.min(most.try_into().unwrap_or(u32::MAX));

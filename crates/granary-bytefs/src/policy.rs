@@ -2,18 +2,19 @@
 //!
 //! ```text
 //!   ratio   the threshold is an option; 8 of 64 lines are the paper's R < 1/8
-//!   cost    time of n lines by byte = first + (n - 1) * next        measured once, at mount, on a block of the
+//!   cost    time of n lines by byte = first + (n - 1) * next        measured once, at mount, on a block of
+//!                                                                   the
 //!           time of a block         = block                         journal area that holds nothing
 //!           threshold: the largest n for which the lines are not slower, plus one
 //! ```
 //!
-//! Both times are what a caller of `fsync` waits: stores, write-backs and the verify against one block command. The cost
-//! policy knows nothing of what happens later: lines in the write log cost log cleaning (a page read and a program), a
-//! block write costs a program at once. `granary run oltp --fs bytefs --set fs.bytefs.policy=cost`
-//! (`=ratio`) shows what that comes to.
+//! Both times are what a caller of `fsync` waits: stores, write-backs and the verify against one block
+//! command. The cost policy knows nothing of what happens later: lines in the write log cost log cleaning (a
+//! page read and a program), a block write costs a program at once. `granary run oltp --fs bytefs --set
+//! fs.bytefs.policy=cost` (`=ratio`) shows what that comes to.
 //!
-//! On a clock that does not model the drive's latencies (a mount without pacing) nothing can be measured; the paper's
-//! ratio is used.
+//! On a clock that does not model the drive's latencies (a mount without pacing) nothing can be measured; the
+//! paper's ratio is used.
 //!
 //! Source: ByteFS section 4.6 for the ratio; the cost policy is ours.
 

@@ -1,4 +1,5 @@
-//! [`Ranges`]: a set of page numbers as sorted, disjoint, non-touching ranges (which pages of a file are reserved).
+//! [`Ranges`]: a set of page numbers as sorted, disjoint, non-touching ranges (which pages of a file are
+//! reserved).
 
 use smallvec::SmallVec;
 use std::ops::Range;

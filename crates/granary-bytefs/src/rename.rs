@@ -32,7 +32,8 @@ impl Core {
     /// See [`granary_fs::Names::rename`].
     pub fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let (from_dir, to_dir, moved) = (node(r.from_dir), node(r.to_dir), node(r.inode));
-        // The vfs renames nothing onto itself. Callers past it (tests) may: the name would go, and the file with it.
+        // The vfs renames nothing onto itself. Callers past it (tests) may: the name would go, and the file
+        // with it.
         if r.target.is_some_and(|t| node(t).ino == moved.ino) {
             return Ok(());
         }
@@ -44,7 +45,8 @@ impl Core {
         let same_dir = from_dir.ino == to_dir.ino;
         let from_block = self.inode_block(from_dir.ino)?;
         let to_block = self.inode_block(to_dir.ino)?;
-        // All that has to be read is read before a plan changes a directory's map: what fails then leaves nothing behind.
+        // All that has to be read is read before a plan changes a directory's map: what fails then leaves
+        // nothing behind.
         let moved_block = self.inode_block(moved.ino)?;
         let target_block = r.target.map(|t| self.inode_block(node(t).ino)).transpose()?;
         let mut tx = Tx::new(self);

@@ -6,15 +6,17 @@
 //!           ── write: superblock "repairing" | data, directories, extents | inodes | bitmaps, orphans | "clean"
 //! ```
 //!
-//! What names and inodes say is believed, bitmaps and counts follow from them. Lines with a right checksum are believed
-//! before others; what an inode with a wrong one says is kept as far as the bitmap and everybody else agree.
+//! What names and inodes say is believed, bitmaps and counts follow from them. Lines with a right checksum
+//! are believed before others; what an inode with a wrong one says is kept as far as the bitmap and everybody
+//! else agree.
 //!
-//! Invariants: nothing is written before all is decided. Blocks that somebody may still need are not overwritten:
-//! rebuilt directories, extent blocks and copies go to blocks that nobody owns, and the inode, one line, switches over.
-//! So a crash in the middle leaves what another repair mends; until then the superblock's state keeps mounts away.
+//! Invariants: nothing is written before all is decided. Blocks that somebody may still need are not
+//! overwritten: rebuilt directories, extent blocks and copies go to blocks that nobody owns, and the inode,
+//! one line, switches over. So a crash in the middle leaves what another repair mends; until then the
+//! superblock's state keeps mounts away.
 //!
-//! Pages that the drive cannot read are looked for first (`lost`); a superblock that cannot be read is made anew from its
-//! copy. It does *not* mend file data.
+//! Pages that the drive cannot read are looked for first (`lost`); a superblock that cannot be read is made
+//! anew from its copy. It does *not* mend file data.
 //!
 //! Source: our own; the order of beliefs is e2fsck's.
 
@@ -149,7 +151,8 @@ fn set_bit(words: &mut [u64], n: u64, on: bool) {
 /// Mends the file system on the drive. It is not mounted.
 ///
 /// # Errors
-/// `Corrupt` where the superblock and its copies are damaged; of the drive, other than that pages of it cannot be read.
+/// `Corrupt` where the superblock and its copies are damaged; of the drive, other than that pages of it
+/// cannot be read.
 pub fn repair(port: &Port) -> Result<Repaired> {
     let (mut sb, from_copy) = read_superblock(port)?;
     let g = Arc::new(sb.geometry());

@@ -9,13 +9,14 @@
 //!                      Promised            Kept                Free               who may take it: Claim
 //! ```
 //!
-//! Removing names, truncating and renaming over a name take no block at all. What is *kept* is for changes that must work
-//! on a full file system and may need one: a directory that grows because a name moves into it, an extent block where a
-//! hole cuts an extent in two, extent blocks of pages that were promised before their file's map got worse.
+//! Removing names, truncating and renaming over a name take no block at all. What is *kept* is for changes
+//! that must work on a full file system and may need one: a directory that grows because a name moves into
+//! it, an extent block where a hole cuts an extent in two, extent blocks of pages that were promised before
+//! their file's map got worse.
 //!
-//! Invariant: a block that a transaction freed is handed out only after that transaction's COMMIT. Block writes and
-//! stores outside transactions take effect at once; before the COMMIT a power failure would give the block back to its
-//! old owner with the new owner's bytes in it.
+//! Invariant: a block that a transaction freed is handed out only after that transaction's COMMIT. Block
+//! writes and stores outside transactions take effect at once; before the COMMIT a power failure would give
+//! the block back to its old owner with the new owner's bytes in it.
 
 use crate::groups::Groups;
 use granary_fs::{FsError, Result};
@@ -128,8 +129,8 @@ impl Space {
         }
     }
 
-    /// Takes the next free run of at least `least` blocks within a part of the drive, at most `most` of it, as long as nobody else has
-    /// a claim on them.
+    /// Takes the next free run of at least `least` blocks within a part of the drive, at most `most` of it,
+    /// as long as nobody else has a claim on them.
     pub fn take_next(&self, within: Range<u64>, least: u64, most: u64) -> Option<Run> {
         let mut s = self.0.lock();
         let most = most.min(s.available(Claim::Free));
@@ -146,7 +147,8 @@ impl Space {
         }
     }
 
-    /// Frees blocks once the transactions up to `seq` are committed. Calls come in the order of `seq`, or nearly.
+    /// Frees blocks once the transactions up to `seq` are committed. Calls come in the order of `seq`, or
+    /// nearly.
     pub fn withhold(&self, seq: u64, run: Run) {
         let mut s = self.0.lock();
         s.withheld_blocks += run.len as u64;
@@ -155,8 +157,8 @@ impl Space {
         s.withheld.push_back((seq, run));
     }
 
-    /// The runs that may be freed now that transactions up to `seq` are committed; [`Space::free_withheld`] frees them. Until
-    /// then they count as withheld.
+    /// The runs that may be freed now that transactions up to `seq` are committed; [`Space::free_withheld`]
+    /// frees them. Until then they count as withheld.
     pub fn ripe(&self, seq: u64) -> Vec<Run> {
         let mut s = self.0.lock();
         let mut runs = Vec::new();
@@ -203,7 +205,8 @@ impl Space {
         self.0.lock().reserved
     }
 
-    /// More blocks, `bits` in all: the new ones are free but for `taken`; `kept` of all are kept for metadata.
+    /// More blocks, `bits` in all: the new ones are free but for `taken`; `kept` of all are kept for
+    /// metadata.
     pub fn grow(&self, bits: u64, taken: &[Range<u64>], kept: u64) {
         let mut s = self.0.lock();
         s.groups.grow(bits, taken);

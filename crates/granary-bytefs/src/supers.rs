@@ -6,11 +6,11 @@
 //!   last block of the drive, else searched from its end backwards
 //! ```
 //!
-//! A copy says which block it is in, so bytes of a file that look like a superblock are none. Of block 0 and of a copy the
-//! checksum is not enough: one whose areas cannot lie on the drive is damaged, too.
+//! A copy says which block it is in, so bytes of a file that look like a superblock are none. Of block 0 and
+//! of a copy the checksum is not enough: one whose areas cannot lie on the drive is damaged, too.
 //!
-//! Invariants: a copy is as good as block 0 for finding everything: whoever changes what both say writes the copies before
-//! anything relies on the change. While a repair is at work all say so.
+//! Invariants: a copy is as good as block 0 for finding everything: whoever changes what both say writes the
+//! copies before anything relies on the change. While a repair is at work all say so.
 
 use crate::layout::Geometry;
 use crate::layout::Superblock;
@@ -52,8 +52,8 @@ pub fn write_copies(port: &Port, sb: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// The superblock in block `place`, where it also describes areas that there can be on this drive: a checksum says only that
-/// it was written so.
+/// The superblock in block `place`, where it also describes areas that there can be on this drive: a checksum
+/// says only that it was written so.
 fn sound(port: &Port, block: &[u8; PAGE_SIZE], place: u64) -> Result<Superblock> {
     let sb = Superblock::read(block, place)?;
     check_geometry(&sb.geometry(), port, &sb)?;

@@ -33,8 +33,8 @@ impl Core {
         inode.update(|a| a.blocks = body.stat_blocks());
     }
 
-    /// Frees an inode's blocks from `keep` on, step by step; the last step clears place `entry` of the orphan table. The
-    /// caller holds the inode's `change` lock, or has it for himself.
+    /// Frees an inode's blocks from `keep` on, step by step; the last step clears place `entry` of the orphan
+    /// table. The caller holds the inode's `change` lock, or has it for himself.
     pub fn cut_on(&self, inode: &Inode, keep: u64, entry: Option<u32>) -> Result<()> {
         let node = node(inode);
         loop {

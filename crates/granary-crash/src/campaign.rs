@@ -1,4 +1,5 @@
-//! [`Campaign`]: many runs of many loads on many file systems, on all cores, until a number of crash points or a time is reached.
+//! [`Campaign`]: many runs of many loads on many file systems, on all cores, until a number of crash points
+//! or a time is reached.
 //!
 //! ```text
 //!   pairs   ext4 x torture    ext4 x sparse    nova x torture ...
@@ -7,9 +8,9 @@
 //!                                                 a failure: the others go on, unless `stop`
 //! ```
 //!
-//! A pair's turn is short where there is a time for all, so all pairs go round; its parts have a slice each. With a
-//! number of points the same campaign looks at the same points, whatever the number of workers. With a time it
-//! depends on the machine how far it gets.
+//! A pair's turn is short where there is a time for all, so all pairs go round; its parts have a slice each.
+//! With a number of points the same campaign looks at the same points, whatever the number of workers. With a
+//! time it depends on the machine how far it gets.
 
 use crate::deadline::{Deadline, on_the_wall};
 use crate::explorer::{Bounds, Effort, Explorer, Failure, Report};
@@ -31,7 +32,8 @@ pub struct Campaign {
     /// Block writes fail in each run ([`Explorer::write_errors`]), and so do commands for metadata
     /// ([`Explorer::erring`]).
     pub errors: bool,
-    /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in four does that behind its power failures.
+    /// Each run damages media ([`Explorer::media`]), and the power does not fail; else one run in four does
+    /// that behind its power failures.
     pub media: bool,
     /// The first run of each pair.
     pub seed: u64,
@@ -86,7 +88,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// Says whether a run is to end. Its slice begins when that is first asked: behind its load, which may be long.
+    /// Says whether a run is to end. Its slice begins when that is first asked: behind its load, which may be
+    /// long.
     fn over(&self) -> impl Fn() -> bool {
         let (clock, end) = (self.clone(), OnceCell::new());
         move || {
@@ -144,7 +147,8 @@ impl Campaign {
     /// Power failures one after the other where nobody asks for another number.
     pub const NESTED: u32 = 3;
 
-    /// Explores each load on each file system. `progress` is told the points so far, and the failures, after each run.
+    /// Explores each load on each file system. `progress` is told the points so far, and the failures, after
+    /// each run.
     pub fn explore(
         &self,
         targets: &[Arc<dyn Target>],
@@ -283,7 +287,8 @@ impl Campaign {
             if points == 0 || clock.is_over() || (self.stop && !report.failures.is_empty()) {
                 break;
             }
-            // Every pair is to be looked at within the time; a run may give more images than there is time for.
+            // Every pair is to be looked at within the time; a run may give more images than there is time
+            // for.
             let over = clock.over();
             let bounds = Bounds::until(&over).points(points).to_the_first(self.stop);
             let effort = if ends && self.effort == Effort::default() { Effort::BRIEF } else { self.effort };

@@ -1,4 +1,5 @@
-//! Damage of media behind a file system's back: what a drive or a DIMM may do to a page without telling anybody.
+//! Damage of media behind a file system's back: what a drive or a DIMM may do to a page without telling
+//! anybody.
 //!
 //! | kind | what the page holds then |
 //! |---|---|
@@ -65,7 +66,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those that are drawn. Of flipped bits many hit what nobody uses, and they alone show a checksum that nobody compares.
+    /// Those that are drawn. Of flipped bits many hit what nobody uses, and they alone show a checksum that
+    /// nobody compares.
     const DRAWN: [Kind; 8] = [
         Kind::FlippedBit,
         Kind::FlippedBit,
@@ -125,7 +127,8 @@ pub(crate) struct Media<'a> {
 }
 
 impl Damage {
-    /// Draws one. Half of them hit content; the others hit each structure as often as another. `None` where nothing was written.
+    /// Draws one. Half of them hit content; the others hit each structure as often as another. `None` where
+    /// nothing was written.
     pub(crate) fn draw(random: &mut Stream, written: &BTreeMap<DevicePage, Structure>) -> Option<Damage> {
         let mut structures: Vec<Structure> = written.values().copied().collect();
         structures.sort_unstable();
@@ -151,7 +154,8 @@ impl Damage {
         Some(Damage { kind, page, hit, what, hit_what, draw: random.next_u64() })
     }
 
-    /// The same damage where these pages were written: to the same page, or to the nearest that holds the same structure.
+    /// The same damage where these pages were written: to the same page, or to the nearest that holds the
+    /// same structure.
     pub(crate) fn moved(&self, written: &BTreeMap<DevicePage, Structure>) -> Option<Damage> {
         let near = |(role, lpa): DevicePage, what: Structure| {
             let alike = written.iter().filter(|((of, _), holds)| *of == role && **holds == what);
@@ -160,7 +164,8 @@ impl Damage {
         Some(Damage { page: near(self.page, self.what)?, hit: near(self.hit, self.hit_what)?, ..*self })
     }
 
-    /// Whether a checksum shows it. Old and misplaced pages have right ones, and a page may be torn between two parts that have one each.
+    /// Whether a checksum shows it. Old and misplaced pages have right ones, and a page may be torn between
+    /// two parts that have one each.
     pub(crate) fn breaks_checksums(&self) -> bool {
         matches!(self.kind, Kind::FlippedBit | Kind::Unreadable)
     }

@@ -1,27 +1,30 @@
 //! [`Explorer`]: one load on one file system, and power failures in it.
 //!
-//! [`Explorer::run`] (run.rs) takes many crash images of one run. [`Explorer::point`] is the older way: one seed, one schedule of loads
-//! and power failures, one verdict.
+//! [`Explorer::run`] (run.rs) takes many crash images of one run. [`Explorer::point`] is the older way: one
+//! seed, one schedule of loads and power failures, one verdict.
 //!
 //! ```text
-//!   life 0   mkfs, mount ── load, round 0 ─────────X              X  power fails: at a random instant of the run, or
-//!   life 1   power on ── mount (recovery) ──X                        at the n-th drive command, before or after it
+//!   life 0   mkfs, mount ── load, round 0 ─────────X              X  power fails: at a random instant of the
+//!                                                                    run, or
+//!   life 1   power on ── mount (recovery) ──X                        at the n-th drive command, before or
+//!                                                                    after it
 //!   life 2   power on ── mount ── check ── verify ── load, round 1 ─────────X
 //!   ...
 //!   last     power on ── mount ── check ── verify ── load ── unmount ── mount ── check ── verify
 //! ```
 //!
-//! Each life is a virtual world of its own; time goes on from one to the next. Only the drive (what the power failure
-//! left of it) and the promises outlive a life; the recovered state is certain once it was verified.
+//! Each life is a virtual world of its own; time goes on from one to the next. Only the drive (what the power
+//! failure left of it) and the promises outlive a life; the recovered state is certain once it was verified.
 //!
-//! In half of the points drives answer a share of the writes late ([`granary_device::Drive::answer_late`]): what was not waited for is overtaken.
+//! In half of the points drives answer a share of the writes late ([`granary_device::Drive::answer_late`]):
+//! what was not waited for is overtaken.
 //!
-//! Invariants: everything is a function of the seed. Every point ends with a clean life, so what survived is not only
-//! readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of `check()` are failures
-//! like a broken promise.
-//! A failure is minimised where somebody asks: the fewest power failures and calls of the load that still lead to it
-//! ([`Explorer::minimise`]), and the fewest things that the devices lose ([`Explorer::fewest_lost`]). The
-//! devices can be kept as the power failure leaves them ([`Explorer::keep`]).
+//! Invariants: everything is a function of the seed. Every point ends with a clean life, so what survived is
+//! not only readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of
+//! `check()` are failures like a broken promise. A failure is minimised where somebody asks: the fewest power
+//! failures and calls of the load that still lead to it ([`Explorer::minimise`]), and the fewest things that
+//! the devices lose ([`Explorer::fewest_lost`]). The devices can be kept as the power failure leaves them
+//! ([`Explorer::keep`]).
 
 mod aim;
 mod bounds;
@@ -184,7 +187,8 @@ impl Explorer {
         self.extent.span
     }
 
-    /// Explores all seeds; the work of a range is the sum of its parts' work, so it can be cut and resumed anywhere.
+    /// Explores all seeds; the work of a range is the sum of its parts' work, so it can be cut and resumed
+    /// anywhere.
     pub fn explore(&self, seeds: Range<u64>) -> Report {
         let mut report = Report::default();
         for seed in seeds {
@@ -206,8 +210,8 @@ impl Explorer {
         let mut coverage = Coverage::default();
         let mut machine = self.machine(seed);
         self.format(&mut machine, seed)?;
-        // A drive that answers nearly in order hides every wait that is missing. Half of the points are without: there what overtakes
-        // what is a matter of the drive's own time.
+        // A drive that answers nearly in order hides every wait that is missing. Half of the points are
+        // without: there what overtakes what is a matter of the drive's own time.
         machine.devices.answer_late(self.late(seed));
         let failures = 1 + random.below(self.deep as u64) as u32;
         let mut round = 0;
@@ -242,7 +246,8 @@ impl Explorer {
         }
         let seed = random.next_u64();
         let after = random.chance(0.5);
-        // A recovery is short: what is drawn must be likely to fall into it, and may fall into the load behind it.
+        // A recovery is short: what is drawn must be likely to fall into it, and may fall into the load
+        // behind it.
         if life > 0 && random.chance(0.5) {
             let magnitude = random.below(10);
             let cut = Cut::command(1 + random.below(1 << magnitude), after);

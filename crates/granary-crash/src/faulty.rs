@@ -8,13 +8,13 @@
 //!   the wrapped drive; one count for all drives of a host
 //! ```
 //!
-//! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting commands does.
-//! Commands can be made to fail, too (errors.rs): the host gets an error, the drive nothing. Pages can be
-//! made unreadable until they are written again. And the pages that a host writes can be noted, so that
-//! damage of media meets what is in use.
+//! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting
+//! commands does. Commands can be made to fail, too (errors.rs): the host gets an error, the drive nothing.
+//! Pages can be made unreadable until they are written again. And the pages that a host writes can be noted,
+//! so that damage of media meets what is in use.
 //!
-//! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
-//! own [`Drive::power_fail`], which the explorer calls.
+//! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped
+//! drive's own [`Drive::power_fail`], which the explorer calls.
 
 mod errors;
 mod given;
@@ -40,7 +40,8 @@ pub enum Trip {
 
 /// Is told of every command, in the task that gives it. It must not wait.
 pub(crate) trait Observer: Send + Sync {
-    /// The `n`-th command since the devices were wrapped is about to reach its drive; `after`: the drive has it.
+    /// The `n`-th command since the devices were wrapped is about to reach its drive; `after`: the drive has
+    /// it.
     fn command(&self, n: u64, after: bool, given: &Given);
 }
 
@@ -50,9 +51,9 @@ type Told = (Arc<dyn Observer>, u64);
 /// A page of one of the devices.
 pub(crate) type DevicePage = (Role, u64);
 
-/// Commands, reads and loads in one life of the machine: a life that needs more does not end. Forty times those
-/// of the longest that was seen: some 100,000, in `granary crash --load full --load long --load near-full --load
-/// fileserver --load crowd --time 240`.
+/// Commands, reads and loads in one life of the machine: a life that needs more does not end. Forty times
+/// those of the longest that was seen: some 100,000, in `granary crash --load full --load long --load
+/// near-full --load fileserver --load crowd --time 240`.
 const MOST: u64 = 4_000_000;
 
 #[derive(Default)]
@@ -340,7 +341,8 @@ impl Drive for Faulty {
         self.pass(self.given_bytes("write back", at, len), |d| d.flush_lines(now, at, len))
     }
 
-    // The drive's own ways of these, which are not what they are by default: what a power failure tears is theirs.
+    // The drive's own ways of these, which are not what they are by default: what a power failure tears is
+    // theirs.
     fn stream(
         &self,
         now: Nanos,

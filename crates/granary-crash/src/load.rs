@@ -1,8 +1,9 @@
 //! [`Load`]: what the file system is busy with when the power fails.
 //!
-//! A load runs in a virtual world, starts tasks of its own ([`granary_sim::spawn`]) and ends; after a recovery it is
-//! run again on what is left, as the next round. It must be a function of its random stream, treat errors that its
-//! own randomness provokes (no such name, no space) as a matter of course, and return the others.
+//! A load runs in a virtual world, starts tasks of its own ([`granary_sim::spawn`]) and ends; after a
+//! recovery it is run again on what is left, as the next round. It must be a function of its random stream,
+//! treat errors that its own randomness provokes (no such name, no space) as a matter of course, and return
+//! the others.
 
 mod access;
 mod appended;
@@ -121,7 +122,8 @@ pub trait Load: Send + Sync {
     /// An error that the load did not provoke, in one sentence.
     fn run(&self, clients: &Clients, round: u32, random: &mut Stream) -> Result<(), String>;
 
-    /// Whether the file system is made on a part of the drive, so that it can grow ([`crate::Target::grows`]).
+    /// Whether the file system is made on a part of the drive, so that it can grow
+    /// ([`crate::Target::grows`]).
     fn leaves_room(&self) -> bool {
         false
     }
@@ -148,7 +150,8 @@ pub trait Load: Send + Sync {
     }
 }
 
-/// Runs `n` clients at once, each a task with a stream of its own, and waits for all. `work` gives its client back.
+/// Runs `n` clients at once, each a task with a stream of its own, and waits for all. `work` gives its client
+/// back.
 fn at_once<W>(
     name: &str,
     n: u32,
@@ -235,8 +238,8 @@ pub const ENDING: &[&str] = &["every-1", "every-2", "every-3"];
 /// Calls of a program from a file that a run makes at most.
 const CALLS_OF_FILES: u64 = 400;
 
-/// The load with this name, of some hundred operations; or a generated program ([`Sequence::parse`]), or the program of a
-/// file at this path ([`load_from_file`]).
+/// The load with this name, of some hundred operations; or a generated program ([`Sequence::parse`]), or the
+/// program of a file at this path ([`load_from_file`]).
 ///
 /// # Errors
 /// There is none with this name; the text is no program, or the file holds none, for a reason.

@@ -32,10 +32,11 @@
 //! | link count | | other than the number of names |
 //! | an entry | | one that nobody made; a file without its directory |
 //!
-//! Changes that overlap in time may have happened in either order. Names made by `link` are promised by `fsync` of the
-//! directory and by `sync` only; the first name of a file made without one is a creation's. Times are followed where the clock is known
-//! ([`Promises::with_times`]): an access time is the one that was set, or of any access since. Files that were stored to through a
-//! mapping keep no times that the model knows.
+//! Changes that overlap in time may have happened in either order. Names made by `link` are promised by
+//! `fsync` of the directory and by `sync` only; the first name of a file made without one is a creation's.
+//! Times are followed where the clock is known ([`Promises::with_times`]): an access time is the one that was
+//! set, or of any access since. Files that were stored to through a mapping keep no times that the model
+//! knows.
 
 mod attributes;
 mod beyond;
@@ -67,7 +68,8 @@ use granary_vfs::{Posix, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What one file system has promised so far; shared by all its [`crate::Recorded`] clients, outlives their world.
+/// What one file system has promised so far; shared by all its [`crate::Recorded`] clients, outlives their
+/// world.
 #[derive(Clone)]
 pub struct Promises(Arc<Mutex<Arc<Model>>>);
 
@@ -95,9 +97,9 @@ impl Promises {
         self
     }
 
-    /// An independent copy of what is promised at this instant: later calls, in either, do not show in the other.
-    /// The two share what neither has changed since. A fork costs a count; the first change after it costs a list of
-    /// the files, and each file that is changed after it costs that file's own record.
+    /// An independent copy of what is promised at this instant: later calls, in either, do not show in the
+    /// other. The two share what neither has changed since. A fork costs a count; the first change after it
+    /// costs a list of the files, and each file that is changed after it costs that file's own record.
     pub fn fork(&self) -> Promises {
         Promises(Arc::new(Mutex::new(Arc::clone(&self.0.lock()))))
     }
@@ -153,8 +155,9 @@ impl Promises {
         verify::verify(&model, process)
     }
 
-    /// Says which files have blocks beyond their ends that nobody reserved, where the power may have failed in a cut. Needs the state
-    /// that [`Promises::go_on_from`] has set. It moves times, so nothing can be compared afterwards.
+    /// Says which files have blocks beyond their ends that nobody reserved, where the power may have failed
+    /// in a cut. Needs the state that [`Promises::go_on_from`] has set. It moves times, so nothing can be
+    /// compared afterwards.
     pub fn blocks_beyond<P: Posix>(&self, process: &mut P) -> Vec<String> {
         let model = Arc::clone(&self.0.lock());
         beyond::beyond(&model, process)

@@ -4,9 +4,10 @@
 //!   Recorded: call ── left out (tape.rs)? ── begin(model) ── the wrapped client's call (may wait, may never return) ── end(model)
 //! ```
 //!
-//! A scribe forwards every call. One thing is changed on the way where asked for ([`Recorded::with_unique_fills`]): a
-//! filled write gets a word of its own, so that stale data of any other write can be told from it. After `open` and
-//! calls that make names, a `stat` learns the inode number; after an append, an `lseek` learns the place.
+//! A scribe forwards every call. One thing is changed on the way where asked for
+//! ([`Recorded::with_unique_fills`]): a filled write gets a word of its own, so that stale data of any other
+//! write can be told from it. After `open` and calls that make names, a `stat` learns the inode number; after
+//! an append, an `lseek` learns the place.
 //!
 //! Bytes that a load reads are compared, too: a read must return what was written before it or meanwhile.
 //! Invariant: the model's lock is never held while the wrapped client works.
@@ -41,7 +42,8 @@ struct Open {
     node: NodeId,
     flags: OpenFlags,
     pos: u64,
-    /// It was told that a write-back has failed, or somebody was before it was opened: its fsync promises no content any more.
+    /// It was told that a write-back has failed, or somebody was before it was opened: its fsync promises no
+    /// content any more.
     doubtful: bool,
 }
 
@@ -258,7 +260,8 @@ impl<P: Posix> Scribe<P> {
         done
     }
 
-    /// An open file was told that a write-back has failed. Others that are open are told, too; those opened later are not.
+    /// An open file was told that a write-back has failed. Others that are open are told, too; those opened
+    /// later are not.
     fn told(&mut self, fd: Fd, node: NodeId) {
         self.promises.with(|m| m.node_mut(node).doubtful = true);
         if let Some(open) = self.files.get_mut(&fd) {
@@ -275,7 +278,8 @@ impl<P: Posix> Scribe<P> {
         let node = self.promises.with(|m| {
             let named = |ino: Option<Ino>| known.filter(|&k| m.node(k).ino == ino);
             let numbered = m.by_ino(ino);
-            // A file without a number is being made by another client. Where a file has that number already, it is this one.
+            // A file without a number is being made by another client. Where a file has that number already,
+            // it is this one.
             let there = numbered.filter(|&n| m.node(n).removals == 0);
             named(Some(ino)).or(there).or(named(None)).or(numbered)
         });
@@ -314,7 +318,8 @@ impl<P: Posix> Scribe<P> {
         });
         let written = match self.forward_write(fd, data, at) {
             Ok(written) => written,
-            // It may have happened in part: it stays in flight. With O_DSYNC it may tell of an earlier write-back.
+            // It may have happened in part: it stays in flight. With O_DSYNC it may tell of an earlier
+            // write-back.
             Err(e @ (FsError::Drive(_) | FsError::ReadOnly)) => {
                 self.promises.with(|m| m.fail_write(open.node, by));
                 self.told(fd, open.node);
@@ -333,7 +338,8 @@ impl<P: Posix> Scribe<P> {
         let pos = match place {
             Some(pos) => pos,
             None if at.is_none() => self.inner.lseek(fd, 0, Whence::Cur)? - written as u64,
-            // A `pwrite` that appends tells nobody where it went: it stays a change that may be there, somewhere.
+            // A `pwrite` that appends tells nobody where it went: it stays a change that may be there,
+            // somewhere.
             None => return Ok(written),
         };
         self.promises.with(|m| m.end_write(open.node, by, pos, written as u64, open.flags));

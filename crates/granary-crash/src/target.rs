@@ -1,7 +1,8 @@
-//! [`Target`]: a file system under test, with its devices; made of what it says of itself ([`FsEntry::crash`]).
+//! [`Target`]: a file system under test, with its devices; made of what it says of itself
+//! ([`FsEntry::crash`]).
 //!
-//! The devices are so small that logs are cleaned, journals wrap, caches evict and gc runs within a few milliseconds of
-//! virtual time.
+//! The devices are so small that logs are cleaned, journals wrap, caches evict and gc runs within a few
+//! milliseconds of virtual time.
 
 mod chosen;
 mod forward;
@@ -32,8 +33,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A file system under test, with its devices. Make everything small, so that logs are cleaned, journals wrap, caches
-/// evict and gc runs within a run of some milliseconds.
+/// A file system under test, with its devices. Make everything small, so that logs are cleaned, journals
+/// wrap, caches evict and gc runs within a run of some milliseconds.
 pub trait Target: Send + Sync {
     /// The name, as `cargo xtask soak --fs` takes it.
     fn name(&self) -> &str;
@@ -41,9 +42,9 @@ pub trait Target: Send + Sync {
     /// New devices, without a file system.
     fn devices(&self, seed: u64) -> Devices;
 
-    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
-    /// fsynced under one of its two names says nothing of it, nor does what had the old name earlier and is back.
-    /// What was promised and not removed must be found all the same.
+    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made
+    /// later and fsynced under one of its two names says nothing of it, nor does what had the old name
+    /// earlier and is back. What was promised and not removed must be found all the same.
     fn renames_are_whole(&self) -> bool;
 
     /// Whether a file's times are as durable as its data.
@@ -105,7 +106,8 @@ pub trait Target: Send + Sync {
         false
     }
 
-    /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
+    /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate
+    /// reserved.
     fn cuts_are_finished(&self) -> bool {
         false
     }
@@ -181,12 +183,14 @@ impl Case {
         if let Some(kind) = self.kind {
             (kind.change)(&mut c);
         }
-        // Few dies where the write buffer is volatile: a page whose program was begun is kept, so some must wait for theirs.
+        // Few dies where the write buffer is volatile: a page whose program was begun is kept, so some must
+        // wait for theirs.
         let ways = if c.firmware.volatile_cache { 2 } else { 4 };
         c.flash.geometry =
             Geometry { channels: ways, ways, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
         c.flash = c.flash.with_capacity(Bytes::mib(64));
-        // A cleaner that starts whenever it may: blocks of which a quarter is stale are collected in each pause.
+        // A cleaner that starts whenever it may: blocks of which a quarter is stale are collected in each
+        // pause.
         (c.flash.idle_gc, c.flash.idle_gc_stop) = (PAUSE, c.flash.geometry.blocks_per_plane);
         if self.fs.needs.contains(&Need::Names) {
             c = c.with_bam();

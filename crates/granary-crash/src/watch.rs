@@ -1,4 +1,5 @@
-//! [`longest`]: which life, or mkfs, has been under way for too long, for somebody with a clock of this machine.
+//! [`longest`]: which life, or mkfs, has been under way for too long, for somebody with a clock of this
+//! machine.
 //!
 //! ```text
 //!   worker    Watched::over(failure) ── a life: mount, load, check; or mkfs ── dropped

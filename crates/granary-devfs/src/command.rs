@@ -5,9 +5,9 @@
 //!   | op | flags | cpu | fd | seq | status | offset | length | address | result | tsc | aux |
 //! ```
 //!
-//! `cpu` is the drive's to fill in. Whatever a program writes there, the drive checks the copy: the operation is one that there
-//! is, and the memory that it names lies within what was pinned for the process. It does *not* check descriptors and
-//! permissions: they are the file system's.
+//! `cpu` is the drive's to fill in. Whatever a program writes there, the drive checks the copy: the operation
+//! is one that there is, and the memory that it names lies within what was pinned for the process. It
+//! does *not* check descriptors and permissions: they are the file system's.
 //!
 //! Source: DevFS section 3.1 (fields); the layout is ours.
 
@@ -109,7 +109,8 @@ impl Command {
         b
     }
 
-    /// Reads the drive's copy, which `cpu` rang for, and checks it against the memory that is pinned for the process.
+    /// Reads the drive's copy, which `cpu` rang for, and checks it against the memory that is pinned for the
+    /// process.
     ///
     /// # Errors
     /// Why it is none.

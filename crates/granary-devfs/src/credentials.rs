@@ -1,15 +1,17 @@
-//! [`CredentialTable`]: whose commands the drive believes, by the processor that rings its doorbell (DevFS section 3.5).
+//! [`CredentialTable`]: whose commands the drive believes, by the processor that rings its doorbell (DevFS
+//! section 3.5).
 //!
 //! ```text
-//!   scheduler   down-call: entry[cpu] := {process, user, groups}       on every switch; only the kernel can write it
+//!   scheduler   down-call: entry[cpu] := {process, user, groups}       on every switch; only the kernel can
+//!                                                                      write it
 //!   program     doorbell from cpu ──> the drive: snapshot := entry[cpu]       when it rings, not when it is looked at
 //!   admission   the snapshot's process owns the buffer with the command, else the program rings again
 //! ```
 //!
-//! The paper compares with the entry as it is at admission. Between the doorbell and that moment the processor may have
-//! changed to another process: the command would be admitted with credentials of somebody else. Stores of one processor stay in order,
-//! so the doorbell arrives before the next down-call, and a snapshot is right. [`Check::Table`] is the paper's way, for the test
-//! that shows the hole.
+//! The paper compares with the entry as it is at admission. Between the doorbell and that moment the
+//! processor may have changed to another process: the command would be admitted with credentials of somebody
+//! else. Stores of one processor stay in order, so the doorbell arrives before the next down-call, and a
+//! snapshot is right. [`Check::Table`] is the paper's way, for the test that shows the hole.
 
 use granary_fs::Cred;
 use std::collections::BTreeMap;

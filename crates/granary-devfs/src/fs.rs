@@ -7,7 +7,8 @@
 //!                             filemap of each file locked; PMFS's structures; commit
 //! ```
 //!
-//! What the kernel asks for itself (write-back, loading an inode for a lookup) is part of the command that needs it.
+//! What the kernel asks for itself (write-back, loading an inode for a lookup) is part of the command that
+//! needs it.
 
 mod attributes;
 mod data;

@@ -1,7 +1,8 @@
 //! DevFS: a file system that works inside the drive, on the drive's processors and in its memory.
 //!
 //! ```text
-//!   program   command in its buffer ─ doorbell ─┐                          (or a system call that does the same)
+//!   program   command in its buffer ─ doorbell ─┐                          (or a system call that does the
+//!                                                                          same)
 //!   - - - - - - - - - - - - - - - - - - - - - - v - - - - - - - - - - - - - - - - - - - - - - - - - - -
 //!   drive     admission   copied, sender and memory checked, numbered      credentials.rs  command.rs
 //!             filemap     one worker at a time for each file               files.rs
@@ -11,16 +12,20 @@
 //!             redo log    kept by a capacitor, or on storage (naive)       granary-pm
 //! ```
 //!
-//! A call that returned is durable. `fs/` has the traits of [`granary_fs::FileSystem`]: each call is a command.
+//! A call that returned is durable. `fs/` has the traits of [`granary_fs::FileSystem`]: each call is a
+//! command.
 //!
-//! - The paper keeps a journal of 4 KiB for each file. Here all files share one log with a lane for each processor: a lane is
-//!   as independent as a file's journal, and a rename needs one transaction, not two. The ledger counts the paper's sizes.
-//! - The capacitor's flush is a recovery: at the next mount the log is brought home. So a second failure is harmless.
-//! - Storage is what the drive's processors see as bytes. On a testbed with DIMMs these are it; else it is the memory of the M-SSD,
-//!   without the host's link: what a load or a store costs there is the firmware's work (`DriveConfig::from_inside`).
+//! - The paper keeps a journal of 4 KiB for each file. Here all files share one log with a lane for each
+//!   processor: a lane is as independent as a file's journal, and a rename needs one transaction, not two.
+//!   The ledger counts the paper's sizes.
+//! - The capacitor's flush is a recovery: at the next mount the log is brought home. So a second failure is
+//!   harmless.
+//! - Storage is what the drive's processors see as bytes. On a testbed with DIMMs these are it; else it is
+//!   the memory of the M-SSD, without the host's link: what a load or a store costs there is the firmware's
+//!   work (`DriveConfig::from_inside`).
 //!
-//! Source: Kannan et al., "Designing a True Direct-Access File System with DevFS", FAST 2018; the structures on storage are
-//! PMFS's, as in the paper (section 4).
+//! Source: Kannan et al., "Designing a True Direct-Access File System with DevFS", FAST 2018; the structures
+//! on storage are PMFS's, as in the paper (section 4).
 
 #![forbid(unsafe_code)]
 
@@ -71,7 +76,8 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     granary_pmfs::mkfs_redo(port, &options.structures(port.info().pages))
 }
 
-/// Mounts the file system on a drive, recovering it where it was not unmounted, with processors like the host's.
+/// Mounts the file system on a drive, recovering it where it was not unmounted, with processors like the
+/// host's.
 ///
 /// # Errors
 /// `Corrupt` where there is no sound DevFS; the drive's.

@@ -1,6 +1,7 @@
 //! [`Ledger`]: the drive's memory by kind of object, in the paper's sizes.
 //!
-//! Objects of this program may be larger; what is counted is what the paper's take (DevFS section 3.4 and Figure 8).
+//! Objects of this program may be larger; what is counted is what the paper's take (DevFS section 3.4 and
+//! Figure 8).
 
 use granary_units::Bytes;
 

@@ -1,4 +1,5 @@
-//! [`Objects`]: what the drive's memory has of each file, and what of it the host keeps meanwhile (reverse caching).
+//! [`Objects`]: what the drive's memory has of each file, and what of it the host keeps meanwhile (reverse
+//! caching).
 //!
 //! ```text
 //!            create, load                     last close, host has room
@@ -10,10 +11,11 @@
 //!
 //! - Of each object there is one valid copy. What moves is gone where it was: no protocol keeps copies alike.
 //! - Only files move: a directory's dentry stays, since searches need it (DevFS section 3.4).
-//! - Without room in the host an object stays resident. Without room in the drive closed files are dropped, the longest
-//!   unused first (storage has them), and what cannot be had then is EMFILE.
+//! - Without room in the host an object stays resident. Without room in the drive closed files are dropped,
+//!   the longest unused first (storage has them), and what cannot be had then is EMFILE.
 //!
-//! What a move costs is its copy, an allocation and the parent's list, from the same table of costs as everything else.
+//! What a move costs is its copy, an allocation and the parent's list, from the same table of costs as
+//! everything else.
 //!
 //! Source: DevFS section 3.4 and Figures 8 and 9; states and fall-back are ours.
 
@@ -71,7 +73,8 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// What it takes: of each move the copy, the list that it is in, and for a name leaving one table and entering the other.
+    /// What it takes: of each move the copy, the list that it is in, and for a name leaving one table and
+    /// entering the other.
     pub fn cost(self, c: &HostCosts) -> Nanos {
         let dentry = c.copy(Kind::Dentry.bytes() as usize) + c.dentry_insert + c.dentry_remove;
         let inode = c.copy(Kind::InodeHost.bytes() as usize) + c.inode_dirty + c.inode_update;

@@ -11,7 +11,8 @@ const LEAST_LOG: Bytes = Bytes::kib(320);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MkfsOptions {
-    /// The log's region; `None` = 4 MiB (PMFS's journal), on storage below 128 MiB a thirty-second part, at least 320 KiB.
+    /// The log's region; `None` = 4 MiB (PMFS's journal), on storage below 128 MiB a thirty-second part, at
+    /// least 320 KiB.
     pub journal: Option<Bytes>,
     /// Time stamp of the root directory, nanoseconds since 1970.
     pub time: i64,
@@ -51,7 +52,8 @@ pub struct MountOptions {
     pub crossing: Crossing,
     /// A capacitor keeps the log (section 3.3); else it is on storage, with the data (naive).
     pub capacitor: bool,
-    /// Filemap, queue and journal are allocated at the first read or write and freed at the last close (section 3.4, "demand").
+    /// Filemap, queue and journal are allocated at the first read or write and freed at the last close
+    /// (section 3.4, "demand").
     pub on_demand: bool,
     /// Dentries of closed files move to the host (section 3.4, "dentry").
     pub reverse_dentries: bool,
@@ -61,8 +63,8 @@ pub struct MountOptions {
     pub host_dentries: Bytes,
     /// Host memory for inodes: [choice] 192 MiB, the same number of 578 B.
     pub host_inodes: Bytes,
-    /// Most bytes of the log that are not at home: what the capacitor has energy for. [choice] 1 MiB; the paper has no figure. With
-    /// its 8 KiB of queue and journal it is what 128 open files have.
+    /// Most bytes of the log that are not at home: what the capacitor has energy for. [choice] 1 MiB; the
+    /// paper has no figure. With its 8 KiB of queue and journal it is what 128 open files have.
     pub capacitor_bytes: Bytes,
 }
 

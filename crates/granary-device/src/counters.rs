@@ -1,4 +1,5 @@
-//! What a drive counts: [`DriveCounters`], and in it the bytes over the host link by direction, interface and structure.
+//! What a drive counts: [`DriveCounters`], and in it the bytes over the host link by direction, interface and
+//! structure.
 //!
 //! ```text
 //!   host ──link──> firmware ──────────────────────> flash
@@ -6,16 +7,16 @@
 //!        CommandCounters   BufferCounters
 //! ```
 //!
-//! Everything counts up from the making of the drive; [`DriveCounters::since`] gives what happened in between. Sums
-//! balance: see `Drive::check`.
+//! Everything counts up from the making of the drive; [`DriveCounters::since`] gives what happened in
+//! between. Sums balance: see `Drive::check`.
 
 use crate::structure::Structure;
 use granary_flash::FlashCounters;
 use granary_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Bytes over the host link since power-on. Block transfers count whole pages; byte transfers count whole lines,
-/// because the link carries lines.
+/// Bytes over the host link since power-on. Block transfers count whole pages; byte transfers count whole
+/// lines, because the link carries lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTraffic {
     /// Byte interface, drive to host, by [`Structure`].
@@ -115,7 +116,8 @@ counters! {
         stores: u64,
         /// Lines posted to the drive.
         posted_lines: u64,
-        /// Posted lines that were not wholly written, so that the firmware had to merge them with their present content.
+        /// Posted lines that were not wholly written, so that the firmware had to merge them with their
+        /// present content.
         merged_lines: u64,
         /// Write-verify reads.
         verifies: u64,
@@ -139,7 +141,8 @@ counters! {
         lines_dropped: u64,
         /// Lines lost on their way when power failed.
         lines_lost: u64,
-        /// Lines of flash pages that stayed unreadable: reading them is an error from then on. None of them was in the log.
+        /// Lines of flash pages that stayed unreadable: reading them is an error from then on. None of them
+        /// was in the log.
         lines_given_up: u64,
         /// Block writes and trims of pages that the log held something of.
         pages_voided: u64,
@@ -256,8 +259,8 @@ counters! {
 }
 
 counters! {
-    /// Time that the drive's resources were reserved, summed over the units of each kind. What is reserved ahead of now
-    /// counts already.
+    /// Time that the drive's resources were reserved, summed over the units of each kind. What is reserved
+    /// ahead of now counts already.
     BusyTime {
         /// Host link, drive to host.
         link_to_host: Nanos,

@@ -1,8 +1,7 @@
 //! [`Devices`]: the storage of one host, by what each device is for.
 //!
-//! Invariants: power fails on all devices at one instant, and each loses its own legal subset; the order of the roles is
-//! the order of everything that goes over all devices.
-//! It does *not* make devices: testbeds do.
+//! Invariants: power fails on all devices at one instant, and each loses its own legal subset; the order of
+//! the roles is the order of everything that goes over all devices. It does *not* make devices: testbeds do.
 
 use crate::counters::DriveCounters;
 use crate::drive::{Drive, DriveError, DriveInfo};
@@ -122,7 +121,8 @@ impl Devices {
         Some(forks)
     }
 
-    /// Cuts the power of all at one instant. What each keeps is drawn from `random` in the order of the roles.
+    /// Cuts the power of all at one instant. What each keeps is drawn from `random` in the order of the
+    /// roles.
     pub fn power_fail(&self, now: Nanos, random: &mut Stream) {
         self.drives().for_each(|(role, drive)| {
             random.fates_of(role.name());

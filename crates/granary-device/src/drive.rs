@@ -8,11 +8,12 @@
 //!   load (non-posted read)
 //! ```
 //!
-//! Invariants: a store is safe from power loss only after `flush_lines` and `verify` (ByteFS section 4.2); a command
-//! is safe once its completion instant has passed; stores that carry a [`TxId`] take effect across a power loss only
-//! if that transaction's COMMIT completed.
+//! Invariants: a store is safe from power loss only after `flush_lines` and `verify` (ByteFS section 4.2); a
+//! command is safe once its completion instant has passed; stores that carry a [`TxId`] take effect across a
+//! power loss only if that transaction's COMMIT completed.
 //!
-//! Calls take the present instant and never block. A drive is shared by all tasks; calls must come in time order.
+//! Calls take the present instant and never block. A drive is shared by all tasks; calls must come in time
+//! order.
 
 use crate::counters::{DriveCounters, LinkTraffic};
 use crate::structure::Structure;
@@ -33,11 +34,13 @@ pub struct DriveInfo {
     pub bytes: bool,
     /// A power failure leaves each line of 64 B whole, as a byte window does; else each word of 8 B.
     pub whole_lines: bool,
-    /// Its write cache forgets in a power failure what no FLUSH has made safe; else an acknowledged write is safe.
+    /// Its write cache forgets in a power failure what no FLUSH has made safe; else an acknowledged write is
+    /// safe.
     pub volatile_cache: bool,
     /// Largest block command, in pages.
     pub max_transfer: usize,
-    /// Vendor commands that it answers, by name: its firmware's, and BAM's. [`DriveInfo::answers`] asks for one.
+    /// Vendor commands that it answers, by name: its firmware's, and BAM's. [`DriveInfo::answers`] asks for
+    /// one.
     pub offers: [&'static [&'static str]; 2],
 }
 
@@ -169,7 +172,8 @@ impl Chain {
         Chain { runs: 0, done: now, changed: 0, failed: None }
     }
 
-    /// Whether it goes on with another run: nothing failed or is new, and the last run is there before `until`.
+    /// Whether it goes on with another run: nothing failed or is new, and the last run is there before
+    /// `until`.
     pub fn goes_on(&self, until: Nanos) -> bool {
         self.failed.is_none() && self.changed == 0 && (self.runs == 0 || self.done < until)
     }
@@ -244,29 +248,31 @@ pub fn load_one_by_one<D: Drive + ?Sized>(
     chain
 }
 
-/// A storage device: a memory-semantic SSD, a plain SSD, an NVM DIMM. What a device does not have it refuses with
-/// [`DriveError::Unsupported`].
+/// A storage device: a memory-semantic SSD, a plain SSD, an NVM DIMM. What a device does not have it refuses
+/// with [`DriveError::Unsupported`].
 ///
-/// No call has a body of its own that a wrapper could forget to pass on ([`Drive::store`] is a shorter way to write
-/// another). Who puts a drive around another names the calls that it passes on with [`forward_drive!`](crate::forward_drive).
+/// No call has a body of its own that a wrapper could forget to pass on ([`Drive::store`] is a shorter way to
+/// write another). Who puts a drive around another names the calls that it passes on with
+/// [`forward_drive!`](crate::forward_drive).
 pub trait Drive: Send + Sync {
     /// Capacity and features.
     fn info(&self) -> DriveInfo;
 
-    /// Fills in what the host can learn of a firmware's own (NVMe: a vendor's part of Identify): `facts` is of a type that its
-    /// extension knows, as [`transactions::Facts`](crate::vendor::transactions::Facts). Returns whether the drive knows it, too. Takes
-    /// no time.
+    /// Fills in what the host can learn of a firmware's own (NVMe: a vendor's part of Identify): `facts` is
+    /// of a type that its extension knows, as [`transactions::Facts`](crate::vendor::transactions::Facts).
+    /// Returns whether the drive knows it, too. Takes no time.
     fn identify(&self, facts: &mut dyn Any) -> bool;
 
-    /// Non-posted read through the byte window; pushes posted writes ahead of it. Returns when the data is there.
+    /// Non-posted read through the byte window; pushes posted writes ahead of it. Returns when the data is
+    /// there.
     ///
     /// # Errors
     /// Outside the drive, unreadable flash, no power (as for every call below).
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError>;
 
-    /// Store through the byte window into the write-combining buffers of one of the host's cores. Unaligned ends make the
-    /// drive merge with the line's present content. Returns when the CPU can go on. Buffers of all cores are coherent: a line
-    /// is in those of the core that stored to it last.
+    /// Store through the byte window into the write-combining buffers of one of the host's cores. Unaligned
+    /// ends make the drive merge with the line's present content. Returns when the CPU can go on. Buffers of
+    /// all cores are coherent: a line is in those of the core that stored to it last.
     fn store_from(
         &self,
         core: u16,
@@ -289,12 +295,13 @@ pub trait Drive: Send + Sync {
         self.store_from(0, now, at, data, tx, what)
     }
 
-    /// Writes back the lines of a range (clwb + sfence): they become posted writes. Returns when the CPU can go on.
+    /// Writes back the lines of a range (clwb + sfence): they become posted writes. Returns when the CPU can
+    /// go on.
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError>;
 
-    /// Non-temporal stores (movnt) of `data` at byte `from` of a page: posted at once, whatever the write-combining
-    /// buffers hold of these lines first; no [`Drive::flush_lines`] is needed, a [`Drive::verify`] is. Returns when the
-    /// CPU can go on.
+    /// Non-temporal stores (movnt) of `data` at byte `from` of a page: posted at once, whatever the
+    /// write-combining buffers hold of these lines first; no [`Drive::flush_lines`] is needed, a
+    /// [`Drive::verify`] is. Returns when the CPU can go on.
     fn stream(
         &self,
         now: Nanos,
@@ -304,8 +311,8 @@ pub trait Drive: Send + Sync {
         what: Structure,
     ) -> Result<Nanos, DriveError>;
 
-    /// [`Drive::load`] of `at..at + len` into the pages that hold these bytes. Only the lines of the range are
-    /// transferred: the rest of the first and last page means nothing.
+    /// [`Drive::load`] of `at..at + len` into the pages that hold these bytes. Only the lines of the range
+    /// are transferred: the rest of the first and last page means nothing.
     fn load_pages(
         &self,
         now: Nanos,
@@ -315,11 +322,12 @@ pub trait Drive: Send + Sync {
         what: Structure,
     ) -> Result<Nanos, DriveError>;
 
-    /// A chain of [`Drive::load_pages`]: of each run (first page, number of pages, at most 64), asked for when the one before is
-    /// there. `known` is what the host knows that all these pages held, one after the other. The chain ends behind the first run
-    /// of which a page holds anything else, which is put into its place in `fresh`, and behind the first that is there at
-    /// `until` or later. Everything that can be counted or measured is as if each had been asked for by itself; what the
-    /// emulator saves is to hand over content that the host has.
+    /// A chain of [`Drive::load_pages`]: of each run (first page, number of pages, at most 64), asked for
+    /// when the one before is there. `known` is what the host knows that all these pages held, one after the
+    /// other. The chain ends behind the first run of which a page holds anything else, which is put into its
+    /// place in `fresh`, and behind the first that is there at `until` or later. Everything that can be
+    /// counted or measured is as if each had been asked for by itself; what the emulator saves is to hand
+    /// over content that the host has.
     fn load_known(
         &self,
         now: Nanos,
@@ -333,30 +341,32 @@ pub trait Drive: Send + Sync {
     /// Zero-byte read (write-verify read): returns when every posted write has reached the drive's safe DRAM.
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError>;
 
-    /// Submits a command; returns its completion instant. Data read is in `out` already, but the host has it only
-    /// from that instant on. Commands in flight together are not ordered.
+    /// Submits a command; returns its completion instant. Data read is in `out` already, but the host has it
+    /// only from that instant on. Commands in flight together are not ordered.
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError>;
 
-    /// A hint that these pages will be accessed soon: the emulator brings what it will look up into the processor's cache.
-    /// Takes no simulated time and changes no result.
+    /// A hint that these pages will be accessed soon: the emulator brings what it will look up into the
+    /// processor's cache. Takes no simulated time and changes no result.
     fn look_ahead(&self, lpas: &[Lpa]);
 
     /// The same for loads of single lines that hold these bytes.
     fn look_ahead_lines(&self, at: &[ByteAddr]);
 
-    /// Whether the firmware asks for its host's attention: a flag in each completion, for which no time passes. The firmware says
-    /// what for: BAM asks for a reset when a table is 90 % full.
+    /// Whether the firmware asks for its host's attention: a flag in each completion, for which no time
+    /// passes. The firmware says what for: BAM asks for a reset when a table is 90 % full.
     fn wants_attention(&self) -> bool;
 
-    /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle. For
-    /// the drain phase of a run.
+    /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle.
+    /// For the drain phase of a run.
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError>;
 
-    /// Cuts the power at `now`: applies docs/FAULT_MODEL.md, drawing from `random` what survives of the volatile.
+    /// Cuts the power at `now`: applies docs/FAULT_MODEL.md, drawing from `random` what survives of the
+    /// volatile.
     fn power_fail(&self, now: Nanos, random: &mut Stream);
 
-    /// A second drive in the same state, what is under way included, which goes on by itself from here: crash exploration
-    /// cuts its power while this one works on. `None`: a drive on files, which has no second copy, or one that cannot tell.
+    /// A second drive in the same state, what is under way included, which goes on by itself from here: crash
+    /// exploration cuts its power while this one works on. `None`: a drive on files, which has no second
+    /// copy, or one that cannot tell.
     fn fork(&self) -> Option<Arc<dyn Drive>> {
         None
     }
@@ -364,22 +374,25 @@ pub trait Drive: Send + Sync {
     /// Powers up again; returns when the drive answers commands.
     fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError>;
 
-    /// Whether un-acknowledged writes are tracked so that [`Drive::power_fail`] can tear them; costs speed, off by
-    /// default.
+    /// Whether un-acknowledged writes are tracked so that [`Drive::power_fail`] can tear them; costs speed,
+    /// off by default.
     fn track_in_flight(&self, on: bool);
 
-    /// While un-acknowledged writes are tracked, a share of the write commands is answered, and takes effect, much later than others
-    /// that were submitted behind them: as late as the rules of docs/FAULT_MODEL.md allow. Which, and by how much, is a function of
-    /// `seed`; `None`: each takes its time. A drive whose commands are never under way for long need not do anything.
+    /// While un-acknowledged writes are tracked, a share of the write commands is answered, and takes effect,
+    /// much later than others that were submitted behind them: as late as the rules of docs/FAULT_MODEL.md
+    /// allow. Which, and by how much, is a function of `seed`; `None`: each takes its time. A drive whose
+    /// commands are never under way for long need not do anything.
     fn answer_late(&self, _seed: Option<u64>) {}
 
     /// Bytes over the host link since the drive was made.
     fn traffic(&self) -> LinkTraffic;
 
-    /// Everything counted since the drive was made. A drive that counts nothing else has the link's traffic only.
+    /// Everything counted since the drive was made. A drive that counts nothing else has the link's traffic
+    /// only.
     fn counters(&self) -> DriveCounters;
 
-    /// The same, with the resources' time up to `now` only: [`Drive::counters`] counts what is reserved for later, too.
+    /// The same, with the resources' time up to `now` only: [`Drive::counters`] counts what is reserved for
+    /// later, too.
     fn counters_at(&self, now: Nanos) -> DriveCounters;
 
     /// Internal consistency (maps, logs, counters against each other).

@@ -1,7 +1,9 @@
-//! Drives around other drives, and drives that have the least: which calls are passed on is written down, call by call.
+//! Drives around other drives, and drives that have the least: which calls are passed on is written down,
+//! call by call.
 //!
-//! [`Drive`](crate::Drive) has no bodies to inherit. A wrapper that names neither its own way of a call nor the call in
-//! [`forward_drive!`](crate::forward_drive) does not compile, so a call that is added later is decided in each.
+//! [`Drive`](crate::Drive) has no bodies to inherit. A wrapper that names neither its own way of a call nor
+//! the call in [`forward_drive!`](crate::forward_drive) does not compile, so a call that is added later is
+//! decided in each.
 
 /// Within `impl Drive for Wrapper`: passes the named calls on to the drive in the field of this name.
 ///
@@ -178,8 +180,8 @@ macro_rules! forward_drive_call {
     };
 }
 
-/// Within `impl Drive for Simple`: every call that others can be made of, made of them; nothing counted but traffic. For the
-/// simple drives of tests.
+/// Within `impl Drive for Simple`: every call that others can be made of, made of them; nothing counted but
+/// traffic. For the simple drives of tests.
 #[macro_export]
 macro_rules! plain_drive {
     () => {

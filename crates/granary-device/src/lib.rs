@@ -8,8 +8,8 @@
 //!     around it         wrappers, which state which calls they pass on (`layer`)
 //! ```
 //!
-//! A drive never blocks anybody: every call takes the present instant and returns the instant at which the host sees it
-//! done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
+//! A drive never blocks anybody: every call takes the present instant and returns the instant at which the
+//! host sees it done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
 //!
 //! It does *not* know any device: how long something takes and what it counts is theirs.
 

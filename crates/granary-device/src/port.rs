@@ -6,12 +6,12 @@
 //!   submit_*:    the same without the wait; Port::wait ends it
 //! ```
 //!
-//! load, store, stream, write-back and verify read: the core that executes them is held until they are done (a load from a
-//! device stalls its core, a fence waits for what came before it), so nobody else runs on it meanwhile.  Who waits for a
-//! command's completion sleeps, and the core is free.
+//! load, store, stream, write-back and verify read: the core that executes them is held until they are done
+//! (a load from a device stalls its core, a fence waits for what came before it), so nobody else runs on it
+//! meanwhile. Who waits for a command's completion sleeps, and the core is free.
 //!
-//! Before a command is submitted, and before a load or store, the caller may be set aside where a test asks for that
-//! ([`granary_sim::preempt`]): what it looked up must still hold then.
+//! Before a command is submitted, and before a load or store, the caller may be set aside where a test asks
+//! for that ([`granary_sim::preempt`]): what it looked up must still hold then.
 //!
 //! Transfers larger than the drive's limit are split; the parts are in flight together.
 
@@ -111,9 +111,10 @@ impl Port {
         }
     }
 
-    /// Waits until the commands have completed and what they wrote is safe: on a drive with a volatile cache a FLUSH follows.
-    /// It stands where a host sends writes with FUA (force unit access). The block layer of Linux sends this FLUSH, too, where a
-    /// drive does not know FUA, and leaves FUA away where there is no volatile cache (block/blk-flush.c, "post-flush").
+    /// Waits until the commands have completed and what they wrote is safe: on a drive with a volatile cache
+    /// a FLUSH follows. It stands where a host sends writes with FUA (force unit access). The block layer of
+    /// Linux sends this FLUSH, too, where a drive does not know FUA, and leaves FUA away where there is no
+    /// volatile cache (block/blk-flush.c, "post-flush").
     ///
     /// # Errors
     /// Of the FLUSH.
@@ -176,8 +177,9 @@ impl Port {
         Ok(())
     }
 
-    /// Makes safe what has completed. A drive without a volatile cache gets no FLUSH: the block layer of Linux ends an empty flush to such a
-    /// drive by itself (block/blk-core.c, `submit_bio_noacct`), which costs the bio alone.
+    /// Makes safe what has completed. A drive without a volatile cache gets no FLUSH: the block layer of
+    /// Linux ends an empty flush to such a drive by itself (block/blk-core.c, `submit_bio_noacct`), which
+    /// costs the bio alone.
     pub fn flush(&self) -> Result<(), DriveError> {
         if !self.info.volatile_cache {
             cpu(costs().bio_submit);
@@ -198,7 +200,8 @@ impl Port {
         stall(|now| self.drive.load(now, at, out, what))
     }
 
-    /// Stores bytes and writes their lines back (clwb): on their way to the drive, safe after [`Port::verify`].
+    /// Stores bytes and writes their lines back (clwb): on their way to the drive, safe after
+    /// [`Port::verify`].
     pub fn store(&self, at: ByteAddr, data: &[u8], tx: TxId, what: Structure) -> Result<(), DriveError> {
         stall(|now| self.drive.store_from(core(), now, at, data, tx, what))?;
         stall(|now| self.drive.flush_lines(now, at, data.len()))
@@ -209,8 +212,8 @@ impl Port {
         stall(|now| self.drive.store_from(core(), now, at, data, tx, what))
     }
 
-    /// Writes back the lines of several ranges: one clwb per line and a single sfence, so that their way to the drive
-    /// overlaps.
+    /// Writes back the lines of several ranges: one clwb per line and a single sfence, so that their way to
+    /// the drive overlaps.
     pub fn flush_lines(&self, ranges: impl Iterator<Item = (ByteAddr, usize)>) -> Result<(), DriveError> {
         stall(|now| {
             let mut done = now;
@@ -243,10 +246,11 @@ impl Port {
         stall(|now| self.drive.load_pages(now, at, len, out, what))
     }
 
-    /// Loads runs of whole pages (first page, number of pages) one after the other, see [`Drive::load_known`], until one holds
-    /// anything else than `known`. Returns how many were loaded, and the bits of the changed pages of the last one, which are in
-    /// `fresh`. Time passes as if each were asked for by itself; but where nobody else runs before it is there, nobody can
-    /// tell, and the drive goes on with the next at once.
+    /// Loads runs of whole pages (first page, number of pages) one after the other, see
+    /// [`Drive::load_known`], until one holds anything else than `known`. Returns how many were loaded, and
+    /// the bits of the changed pages of the last one, which are in `fresh`. Time passes as if each were asked
+    /// for by itself; but where nobody else runs before it is there, nobody can tell, and the drive goes on
+    /// with the next at once.
     pub fn load_known(
         &self,
         runs: &[(Lpa, usize)],

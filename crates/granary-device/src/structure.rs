@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The data structure that a transfer over the host link carries. Every transfer names one, so that traffic can be
-/// broken down and the sums balance.
+/// The data structure that a transfer over the host link carries. Every transfer names one, so that traffic
+/// can be broken down and the sums balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Structure {

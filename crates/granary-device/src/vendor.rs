@@ -7,8 +7,9 @@
 //!   Command::Vendor(&mut Commit { tx }) ──> wrappers, which need not know it ──> the firmware, which does
 //! ```
 //!
-//! A new firmware brings its commands as types of its own. Nobody between it and its file system has to be changed. The commands of
-//! the papers are here, since both sides name them: [`transactions`] is ByteFS's, [`pebble`] PebbleSSD's.
+//! A new firmware brings its commands as types of its own. Nobody between it and its file system has to be
+//! changed. The commands of the papers are here, since both sides name them: [`transactions`] is ByteFS's,
+//! [`pebble`] PebbleSSD's.
 
 pub mod pebble;
 pub mod transactions;
@@ -26,7 +27,8 @@ pub trait Vendor: Any + fmt::Debug {
     /// Its name in reports, as `COMMIT`.
     fn name(&self) -> &'static str;
 
-    /// The host processor's time for it beyond the submission itself: a request of the block layer, the mapping of its data.
+    /// The host processor's time for it beyond the submission itself: a request of the block layer, the
+    /// mapping of its data.
     fn host_cost(&self, costs: &HostCosts) -> Nanos {
         let _ = costs;
         Nanos::ZERO

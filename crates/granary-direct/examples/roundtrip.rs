@@ -1,8 +1,9 @@
-//! Times a command that does nothing, between two threads: where both sides sleep at once, and where they spin first. From this the
-//! length of the spinning is chosen (`channel::spins`).
+//! Times a command that does nothing, between two threads: where both sides sleep at once, and where they
+//! spin first. From this the length of the spinning is chosen (`channel::spins`).
 //!
 //! ```text
-//!   roundtrip [COMMANDS]        prints: rounds of spinning, median and 99th percentile of a command in ns; and what one round takes
+//!   roundtrip [COMMANDS]        prints: rounds of spinning, median and 99th percentile of a command in ns;
+//!                               and what one round takes
 //! ```
 #![allow(clippy::disallowed_methods, reason = "it measures the machine")]
 

@@ -6,14 +6,16 @@
 //!     any of them ── server: ends ──> ENDED
 //! ```
 //!
-//! Who waits spins a little and then sleeps on the turn (futex). Before it sleeps it says so, and looks once more; who hands the turn
-//! over looks whether the other sleeps. One of the two sees the other, because both do so in one order (SeqCst).
+//! Who waits spins a little and then sleeps on the turn (futex). Before it sleeps it says so, and looks once
+//! more; who hands the turn over looks whether the other sleeps. One of the two sees the other, because both
+//! do so in one order (SeqCst).
 //!
-//! Where the process has one processor only, spinning would keep the other side from running: it sleeps at once. So do both sides where
-//! more channels are busy than there are pairs of processors ([`Crowd`]): whoever spins there keeps somebody from running who has work.
+//! Where the process has one processor only, spinning would keep the other side from running: it sleeps at
+//! once. So do both sides where more channels are busy than there are pairs of processors ([`Crowd`]):
+//! whoever spins there keeps somebody from running who has work.
 //!
-//! A client that writes what it likes into these words can make the server look at commands that it did not mean, or sleep until
-//! the next second; nothing else.
+//! A client that writes what it likes into these words can make the server look at commands that it did not
+//! mean, or sleep until the next second; nothing else.
 
 use crate::segment::Segment;
 use crate::wire::{Answer, Command, Op};
@@ -32,16 +34,17 @@ const RESTS: u32 = 5;
 
 /// How long a client sleeps before it looks whether the server is still there.
 pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// How long a server sleeps before it looks whether it is to end: of that it is woken, unless the client has written to the turn.
+/// How long a server sleeps before it looks whether it is to end: of that it is woken, unless the client has
+/// written to the turn.
 const IDLE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Rounds of spinning before sleeping where there are several processors. Who spins as long as sleeping would cost never wastes more than
-/// that (Karlin et al., "Empirical Studies of Competitive Spinning for a Shared-Memory Multiprocessor", SOSP '91). The example
-/// `roundtrip` on the machine of docs/BENCHMARKS.md: a command takes 19.1 us where both sides sleep, 0.33 us where they spin, and a round
-/// 29.7 ns; so 640 rounds.
+/// Rounds of spinning before sleeping where there are several processors. Who spins as long as sleeping would
+/// cost never wastes more than that (Karlin et al., "Empirical Studies of Competitive Spinning for a
+/// Shared-Memory Multiprocessor", SOSP '91). The example `roundtrip` on the machine of docs/BENCHMARKS.md: a
+/// command takes 19.1 us where both sides sleep, 0.33 us where they spin, and a round 29.7 ns; so 640 rounds.
 const SPINS: u32 = 640;
-/// A server waits so many times longer after it has made a file: the program has the kernel open it next, one FUSE request of 46 us there
-/// (mountbench's `open` of the no-op), and comes back then.
+/// A server waits so many times longer after it has made a file: the program has the kernel open it next, one
+/// FUSE request of 46 us there (mountbench's `open` of the no-op), and comes back then.
 const AFTER_CREATE: u32 = 4;
 
 /// How long a server spins after a command, which spins so long after others.
@@ -73,7 +76,8 @@ impl Crowd {
         Crowd { served: AtomicU64::new(0), pairs: u64::from(processors / 2) }
     }
 
-    /// A command of a channel, whose one before was number `last`: whether more others came between than could spin, too.
+    /// A command of a channel, whose one before was number `last`: whether more others came between than
+    /// could spin, too.
     pub fn is_there(&self, last: &mut u64) -> bool {
         let now = self.served.fetch_add(1, Relaxed);
         let between = now.wrapping_sub(std::mem::replace(last, now));
@@ -86,7 +90,8 @@ fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// Waits until `turn` is not `mine` any more, at most as long as it spins and then `most`; returns what it is.
+/// Waits until `turn` is not `mine` any more, at most as long as it spins and then `most`; returns what it
+/// is.
 fn wait_once(
     (turn, sleeps): (&AtomicU32, &AtomicU32),
     mine: impl Fn(u32) -> bool,
@@ -111,8 +116,8 @@ fn wait_once(
 }
 
 impl Segment {
-    /// The server: the next command; `None` when `ends`. Where none comes for a second the memory of the data area is given back, and
-    /// `rests` is called, once.
+    /// The server: the next command; `None` when `ends`. Where none comes for a second the memory of the data
+    /// area is given back, and `rests` is called, once.
     pub fn next(&self, ends: &AtomicBool, spins: u32, mut rests: impl FnMut()) -> Option<Command> {
         let mut has_rested = false;
         while !ends.load(SeqCst) {
@@ -156,14 +161,15 @@ impl Segment {
         let _ = futex::wake(self.turn(), futex::Flags::empty(), i32::MAX as u32);
     }
 
-    /// The client: takes the data area, for one command. One thread at a time. It waits while the server gives memory back. `None`: the
-    /// server has ended, or, as `is_there` says, is gone.
+    /// The client: takes the data area, for one command. One thread at a time. It waits while the server
+    /// gives memory back. `None`: the server has ended, or, as `is_there` says, is gone.
     pub fn take(&self, is_there: impl Fn() -> bool) -> Option<Taken<'_>> {
         let words = (self.turn(), self.client_sleeps());
         loop {
             match self.turn().compare_exchange(FREE, TAKEN, SeqCst, SeqCst) {
                 Ok(_) => return Some(Taken(self)),
-                // It takes the server less than a millisecond, and as long as the machine likes where it is busy.
+                // It takes the server less than a millisecond, and as long as the machine likes where it is
+                // busy.
                 Err(RESTS) => {
                     if wait_once(words, |turn| turn == RESTS, 0, &PATIENCE) == RESTS && !is_there() {
                         return None;
@@ -184,8 +190,8 @@ impl Segment {
 pub struct Taken<'a>(&'a Segment);
 
 impl Taken<'_> {
-    /// Asks, and waits for the answer; the data area then has its data. `None`: the server ended, or, as `is_there` says, is gone;
-    /// whether it did what was asked is not known.
+    /// Asks, and waits for the answer; the data area then has its data. `None`: the server ended, or, as
+    /// `is_there` says, is gone; whether it did what was asked is not known.
     pub fn ask(&self, command: &Command, spins: u32, is_there: impl Fn() -> bool) -> Option<Answer> {
         let segment = self.0;
         segment.put_command(command);

@@ -1,7 +1,7 @@
 //! [`Connection`]: a program's side, as tests and `granary exec` use it.
 //!
-//! The library that is loaded into programs has its own table of channels, because it must not allocate under a signal; both
-//! speak through [`Segment`] and [`crate::socket`].
+//! The library that is loaded into programs has its own table of channels, because it must not allocate under
+//! a signal; both speak through [`Segment`] and [`crate::socket`].
 
 use crate::channel::spins;
 use crate::place::PathPlace;

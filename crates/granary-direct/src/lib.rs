@@ -20,15 +20,17 @@
 //!
 //! Invariants:
 //!
-//! 1. The server makes the memory and seals its size. So a client cannot make it shorter under the server's hands.
+//! 1. The server makes the memory and seals its size. So a client cannot make it shorter under the server's
+//!    hands.
 //! 2. Each side copies what the other wrote before it looks at it, and follows no address or index of it.
-//! 3. What holds the two together is the socket. When either process ends, the kernel closes it, and the other side sees that.
+//! 3. What holds the two together is the socket. When either process ends, the kernel closes it, and the
+//!    other side sees that.
 //!
-//! It does *not* know what a command does: the server is `granary_mount`'s, the library that is loaded into programs
-//! `granary-userlib`.
+//! It does *not* know what a command does: the server is `granary_mount`'s, the library that is loaded into
+//! programs `granary-userlib`.
 //!
-//! Source: DevFS (FAST '18) section 4.1, "user library" and command queues in shared memory; OrchFS's LibFS. DEFUSE (ACM TOS 2022)
-//! for the idea to keep real descriptors beside them.
+//! Source: DevFS (FAST '18) section 4.1, "user library" and command queues in shared memory; OrchFS's LibFS.
+//! DEFUSE (ACM TOS 2022) for the idea to keep real descriptors beside them.
 
 pub mod channel;
 pub mod client;
@@ -46,7 +48,8 @@ pub use wire::{Answer, Attributes, Command, Op, SeeKernel};
 pub const SOCKET_VARIABLE: &str = "GRANARY_DIRECT_SOCKET";
 /// The variable that tells it where the file system is mounted: an absolute path without links.
 pub const DIR_VARIABLE: &str = "GRANARY_DIRECT_DIR";
-/// The device that `stat(2)` shows for its files, as `MAJOR:MINOR`: elsewhere the directory may be another one.
+/// The device that `stat(2)` shows for its files, as `MAJOR:MINOR`: elsewhere the directory may be another
+/// one.
 pub const DEVICE_VARIABLE: &str = "GRANARY_DIRECT_DEVICE";
 /// Set to anything, the library says on stderr why it leaves a process to the kernel.
 pub const REPORT_VARIABLE: &str = "GRANARY_DIRECT_REPORT";

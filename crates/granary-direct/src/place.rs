@@ -4,9 +4,10 @@
 //!   in the data area:  ino 8 | bytes of base 4 | bytes of path 4 | base | path          a second one, or other bytes, may follow
 //! ```
 //!
-//! A relative path begins at a working directory or at an open directory. The program knows that one by its descriptor; the server
-//! finds it by its path, and takes it only if it has this number. So a directory that has been moved meanwhile is not mistaken for the
-//! one that has its name now. And a number alone opens nothing: who may not walk the path to a directory does not come in by its number.
+//! A relative path begins at a working directory or at an open directory. The program knows that one by its
+//! descriptor; the server finds it by its path, and takes it only if it has this number. So a directory that
+//! has been moved meanwhile is not mistaken for the one that has its name now. And a number alone opens
+//! nothing: who may not walk the path to a directory does not come in by its number.
 
 use crate::segment::{DATA, Segment};
 
@@ -37,7 +38,8 @@ impl<'a> PathPlace<'a> {
         HEAD + self.base.len() + self.path.len()
     }
 
-    /// Puts it at an offset of the data area; returns where it ends. `None`: it is longer than paths are, or does not fit.
+    /// Puts it at an offset of the data area; returns where it ends. `None`: it is longer than paths are, or
+    /// does not fit.
     pub fn put(&self, segment: &Segment, at: usize) -> Option<usize> {
         let long = self.base.len() >= LONGEST || self.path.len() >= LONGEST;
         if long || at.checked_add(self.bytes())? > DATA {

@@ -8,8 +8,8 @@
 //!   4096   data area, 1 MiB
 //! ```
 //!
-//! The other process may write to all of it at any moment. So nothing hands out references into it but to the atomic words, and
-//! what is read is copied once.
+//! The other process may write to all of it at any moment. So nothing hands out references into it but to the
+//! atomic words, and what is read is copied once.
 #![allow(unsafe_code, reason = "memory that two processes share")]
 
 use crate::wire::{Answer, Command};
@@ -52,7 +52,8 @@ pub struct Segment {
     at: NonNull<u8>,
 }
 
-// SAFETY: the mapping is this value's until it is dropped, and is reached through copies and atomic words only.
+// SAFETY: the mapping is this value's until it is dropped, and is reached through copies and atomic words
+// only.
 unsafe impl Send for Segment {}
 // SAFETY: as above; two threads that copy at once see bytes in some order, as they do of the other process.
 unsafe impl Sync for Segment {}
@@ -90,8 +91,8 @@ impl Segment {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `at` is one of the constants above, all within the mapping and aligned to 4; the words are reached atomically
-        // only, and the mapping lives as long as `self`.
+        // SAFETY: `at` is one of the constants above, all within the mapping and aligned to 4; the words are
+        // reached atomically only, and the mapping lives as long as `self`.
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(at).cast()) }
     }
 
@@ -109,7 +110,8 @@ impl Segment {
 
     /// Gives the memory of the data area back to the system; it is zero then. Nobody uses it.
     pub(crate) fn give_back(&self) {
-        // SAFETY: within the mapping, whole pages; what is there is reached atomically only, and zero is a value of it.
+        // SAFETY: within the mapping, whole pages; what is there is reached atomically only, and zero is a
+        // value of it.
         let _ = unsafe { madvise(self.at.as_ptr().add(DATA_AT).cast(), DATA, Advice::LinuxRemove) };
     }
 
@@ -129,7 +131,8 @@ impl Segment {
         self.word(CROWDED_AT)
     }
 
-    /// Atomically, in some order: the other process may write meanwhile. The bytes are then some mixture, which is what the caller checks.
+    /// Atomically, in some order: the other process may write meanwhile. The bytes are then some mixture,
+    /// which is what the caller checks.
     fn copy_out(&self, at: usize, to: &mut [u8]) {
         assert!(at <= SIZE && to.len() <= SIZE - at, "within the segment");
         let (head, words, tail) = parts(at, to.len());
@@ -218,7 +221,8 @@ impl Segment {
     /// Puts empty memory of this process alone in its place: what is still done here no other process sees.
     pub fn leave(&self) {
         let (how, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
-        // SAFETY: exactly the mapping made in `map`, of which no references exist but to atomic words, and words are there again.
+        // SAFETY: exactly the mapping made in `map`, of which no references exist but to atomic words, and
+        // words are there again.
         let left = unsafe { mmap_anonymous(self.at.as_ptr().cast(), SIZE, how, flags) };
         debug_assert!(left.is_ok());
     }

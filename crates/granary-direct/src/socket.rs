@@ -1,14 +1,14 @@
-//! The socket: a client shows that it reaches the mount, asks for channels, one message for each, and for the versions, and is handed
-//! their memory.
+//! The socket: a client shows that it reaches the mount, asks for channels, one message for each, and for the
+//! versions, and is handed their memory.
 //!
 //! ```text
 //!   client:  magic 4 | version 4 | MOUNT 4, with a descriptor of the mount's root      server:  0, or an errno
 //!   client:  magic 4 | version 4 | what 4      server:  0, with the memfd    or an errno, without
 //! ```
 //!
-//! Messages keep their bounds (SOCK_SEQPACKET). Who connects says nothing of who it is: the kernel does (SO_PEERCRED). Nor does it say
-//! that it reaches the mount: the descriptor does. One side gives it away, the other one closes it at once, so it holds the mount for
-//! an instant.
+//! Messages keep their bounds (SOCK_SEQPACKET). Who connects says nothing of who it is: the kernel does
+//! (SO_PEERCRED). Nor does it say that it reaches the mount: the descriptor does. One side gives it away, the
+//! other one closes it at once, so it holds the mount for an instant.
 
 use crate::wire::VERSION;
 use rustix::fs::{Mode, OFlags};
@@ -39,7 +39,8 @@ fn new_socket() -> io::Result<OwnedFd> {
 /// The system's.
 pub fn listen_at(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let socket = new_socket()?;
-    // Binding makes the file with the mode of the socket, less the umask: unix_bind_bsd of Linux's net/unix/af_unix.c.
+    // Binding makes the file with the mode of the socket, less the umask: unix_bind_bsd of Linux's
+    // net/unix/af_unix.c.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
@@ -88,7 +89,8 @@ pub fn ask_versions(socket: BorrowedFd<'_>) -> io::Result<Result<OwnedFd, i32>> 
     ask(socket, VERSIONS)
 }
 
-/// The client shows that it reaches the mount, by a descriptor of its root (O_PATH suffices); an errno where that does not suffice.
+/// The client shows that it reaches the mount, by a descriptor of its root (O_PATH suffices); an errno where
+/// that does not suffice.
 ///
 /// # Errors
 /// As [`ask_channel`].

@@ -7,13 +7,14 @@
 //!   each pair: begun 8 | ended 8
 //!
 //!   server, a change:      begun + 1 ── change ── ended + 1 ── answer to whoever asked for it
-//!   server, an answer:     e = ended ── looks ── b = begun         version of the answer: b if b = e, else none
+//!   server, an answer:     e = ended ── looks ── b = begun         version of the answer: b if b = e, else
+//!                                                                  none
 //!   program, a copy:       begun = version? right now : asks again
 //! ```
 //!
-//! Why a copy that passes is right at that moment: `b = e` means that no change was under way when the server began to look, nor began
-//! before it had looked. `begun = b` means that none has begun since. What has not begun nobody has seen. So the copy is what any other
-//! program would be told at that moment, too.
+//! Why a copy that passes is right at that moment: `b = e` means that no change was under way when the server
+//! began to look, nor began before it had looked. `begun = b` means that none has begun since. What has not
+//! begun nobody has seen. So the copy is what any other program would be told at that moment, too.
 //!
 //! A change that ends in a panic leaves its pair unequal: nothing of it is copied any more.
 //!
@@ -100,8 +101,8 @@ impl Versions {
     fn word(&self, pair: usize, at: usize) -> &AtomicU64 {
         let at = pair * 16 + at;
         assert!(at < SIZE, "one of the pairs");
-        // SAFETY: within the mapping (checked above) and aligned to 8; reached atomically only, by programs for loads; the mapping
-        // lives as long as `self`.
+        // SAFETY: within the mapping (checked above) and aligned to 8; reached atomically only, by programs
+        // for loads; the mapping lives as long as `self`.
         unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(at).cast()) }
     }
 

@@ -5,9 +5,11 @@
 //!   Answer   result 8 | pos 8 | names 8 | version 8 | slot 4 | 0 4 | Attributes                                                data in the data area
 //! ```
 //!
-//! A path is a [`PathPlace`](crate::place::PathPlace) at the beginning of the data area, `len` bytes with what follows it.
+//! A path is a [`PathPlace`](crate::place::PathPlace) at the beginning of the data area, `len` bytes with
+//! what follows it.
 //!
-//! Numbers are in the machine's byte order: both sides are on one machine. A field that an operation does not name is not looked at.
+//! Numbers are in the machine's byte order: both sides are on one machine. A field that an operation does not
+//! name is not looked at.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -40,14 +42,15 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Opens the file at a path that begins at the mount's root, of `len` bytes in the data area, with the `open(2)` flags
-    /// `flags`, if it is the one that `stat(2)` numbers `ino`. Result: its handle.
+    /// Opens the file at a path that begins at the mount's root, of `len` bytes in the data area, with the
+    /// `open(2)` flags `flags`, if it is the one that `stat(2)` numbers `ino`. Result: its handle.
     Open = 1, looks;
     /// Closes `handle`.
     Close = 2, looks;
     /// Reads up to `len` bytes from `pos` into the data area. Result: how many.
     Read = 3, looks;
-    /// Writes `len` bytes of the data area at `pos`, or at the end of a file that is open with O_APPEND. Result: how many; `pos`: where.
+    /// Writes `len` bytes of the data area at `pos`, or at the end of a file that is open with O_APPEND.
+    /// Result: how many; `pos`: where.
     Write = 4, changes;
     /// `fsync`; with `flags` 1 `fdatasync`.
     Sync = 5, looks;
@@ -55,10 +58,11 @@ commands! {
     Stat = 6, looks;
     /// The attributes of what is at a place; [`FOLLOW`].
     StatPath = 7, looks;
-    /// Makes and opens a file at a place that has nothing: `flags` of `open(2)`, `pos` the permission bits, the umask in the bits from
-    /// 16 on. Result: its handle.
+    /// Makes and opens a file at a place that has nothing: `flags` of `open(2)`, `pos` the permission bits,
+    /// the umask in the bits from 16 on. Result: its handle.
     Create = 8, changes;
-    /// Whether the caller may do what the bits of `flags` from [`WANTED`] on say (as of `access(2)`) with what is at a place; [`FOLLOW`].
+    /// Whether the caller may do what the bits of `flags` from [`WANTED`] on say (as of `access(2)`) with
+    /// what is at a place; [`FOLLOW`].
     Access = 9, looks;
     /// The target of the symbolic link at a place, in the data area. Result: its length.
     Readlink = 10, looks;
@@ -76,10 +80,11 @@ commands! {
     Rename = 16, changes;
     /// Gives what is at a place the permission bits `pos`; [`FOLLOW`].
     Chmod = 17, changes;
-    /// Gives it the user of the lower half of `pos` and the group of the upper one, [`SAME`]: the one that it has; [`FOLLOW`].
+    /// Gives it the user of the lower half of `pos` and the group of the upper one, [`SAME`]: the one that it
+    /// has; [`FOLLOW`].
     Chown = 18, changes;
-    /// Gives it the times of access, `pos`, and of modification, `ino`, nanoseconds since 1970 with a sign, or what the flags from
-    /// [`ATIME_NOW`] on say; [`FOLLOW`].
+    /// Gives it the times of access, `pos`, and of modification, `ino`, nanoseconds since 1970 with a sign,
+    /// or what the flags from [`ATIME_NOW`] on say; [`FOLLOW`].
     Utimens = 19, changes;
     /// Gives the file at a place the size `pos`.
     Truncate = 20, changes;

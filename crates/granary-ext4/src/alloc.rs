@@ -2,17 +2,20 @@
 //!
 //! ```text
 //!   bitmap on media      what is allocated in the running transaction's view; journalled
-//!   view in memory       bitmap, plus blocks freed by a transaction that has not committed, plus preallocations:
+//!   view in memory       bitmap, plus blocks freed by a transaction that has not committed, plus
+//!                        preallocations:
 //!                        what the search must not touch
-//!   Space                free = zero bits of all bitmaps; delayed = promised to dirty pages; spare = for extents
+//!   Space                free = zero bits of all bitmaps; delayed = promised to dirty pages; spare = for
+//!                        extents
 //! ```
 //!
-//! Invariants: a block freed in transaction T is found by no search before T has committed (else a power loss could
-//! show new data in an old file); `free - delayed - spare` never becomes negative, so a promise can be kept.
+//! Invariants: a block freed in transaction T is found by no search before T has committed (else a power loss
+//! could show new data in an old file); `free - delayed - spare` never becomes negative, so a promise can be
+//! kept.
 //!
-//! Policies of mballoc that are modelled: locality groups (512-block runs per CPU for files up to 64 KiB), one
-//! preallocated window per larger file, goal next to the file's last block, data from the second group of the flex
-//! group on. Not modelled: buddy order lists, stripe alignment, multiple windows per file.
+//! Policies of mballoc that are modelled: locality groups (512-block runs per CPU for files up to 64 KiB),
+//! one preallocated window per larger file, goal next to the file's last block, data from the second group of
+//! the flex group on. Not modelled: buddy order lists, stripe alignment, multiple windows per file.
 //!
 //! Source: reference/baselines.md section 3.1; behaviour of Linux 6.1 mballoc.c, ialloc.c.
 
@@ -186,7 +189,8 @@ impl Groups {
         });
     }
 
-    /// The block of a group's block bitmap (`inodes` false) or inode bitmap; made up where it was never written.
+    /// The block of a group's block bitmap (`inodes` false) or inode bitmap; made up where it was never
+    /// written.
     fn bitmap(&self, group: u32, inodes: bool) -> Result<Arc<Block>> {
         let lpa = {
             let mut s = self.groups[group as usize].lock();
@@ -215,7 +219,8 @@ impl Groups {
     }
 }
 
-/// The block bitmap of a group that holds nothing but its superblock copy; blocks beyond the end count as used.
+/// The block bitmap of a group that holds nothing but its superblock copy; blocks beyond the end count as
+/// used.
 pub(crate) fn empty_blocks(geo: &Geometry, group: u32, bitmap: &mut BlockBytes) {
     bitmap.fill(0);
     set_range(bitmap, 0, geo.copy_blocks(group));

@@ -253,8 +253,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Blocks beyond a file's end are what fallocate reserved: unwritten or zero. (Once there was a recovery they become so when
-    /// the inode is loaded.)
+    /// Blocks beyond a file's end are what fallocate reserved: unwritten or zero. (Once there was a recovery
+    /// they become so when the inode is loaded.)
     fn beyond(&mut self, ino: u32, size: u64, e: &ExtentEntry) -> Result<()> {
         let reach = size.div_ceil(BLOCK_SIZE as u64).min(u32::MAX as u64) as u32;
         let skip = reach.saturating_sub(e.key);

@@ -59,8 +59,8 @@ impl Data for Ext4 {
         direct::read(pos, dest, |first, out| self.read_run(inode, first, out))
     }
 
-    /// Writes past the page cache: blocks are allocated at once. A file that grows is on the orphan list meanwhile,
-    /// so that recovery cuts off blocks behind its end.
+    /// Writes past the page cache: blocks are allocated at once. A file that grows is on the orphan list
+    /// meanwhile, so that recovery cuts off blocks behind its end.
     fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         let (len, old_size) = (data.len() as u64, inode.size());
         self.promise_range(inode, pos, len)?;

@@ -5,12 +5,14 @@
 //!   more (flag INDEX)     block 0: root ── [nodes] ── leaf blocks, each with the names of a range of hashes
 //! ```
 //!
-//! A name is found by its hash: root, at most one node, one leaf (more only where names of one hash continue in the
-//! next leaf); then the leaf's at most ~340 entries are looked through. A full leaf is split in the middle of its
-//! hashes; blocks are never given back (as in ext4). The index is on media, so nothing else is kept in memory.
+//! A name is found by its hash: root, at most one node, one leaf (more only where names of one hash continue
+//! in the next leaf); then the leaf's at most ~340 entries are looked through. A full leaf is split in the
+//! middle of its hashes; blocks are never given back (as in ext4). The index is on media, so nothing else is
+//! kept in memory.
 //!
-//! `readdir` goes in hash order, so that a position (the hash, 63 bits) stays valid while entries come and go; two
-//! names with the same 63 bits are one position (1 in 10^7 directories of a million names have such a pair).
+//! `readdir` goes in hash order, so that a position (the hash, 63 bits) stays valid while entries come and
+//! go; two names with the same 63 bits are one position (1 in 10^7 directories of a million names have such a
+//! pair).
 //!
 //! Not here: three-level indexes (`large_dir`), casefolding, inline directories.
 
@@ -98,8 +100,8 @@ impl Ext4 {
         Ok(Probe { root, inner: Some(Frame { block, form: Form::Node, index }), leaf })
     }
 
-    /// Goes on to the next leaf; returns the hash in its index entry (bit 0: the hash before continues), or `None`
-    /// after the last.
+    /// Goes on to the next leaf; returns the hash in its index entry (bit 0: the hash before continues), or
+    /// `None` after the last.
     fn next_leaf(&self, node: &Node, probe: &mut Probe) -> Result<Option<u32>> {
         let advance = |frame: &mut Frame| {
             frame.block.with(|b| {

@@ -4,16 +4,16 @@
 //!   root in the inode (4 entries) ── [index block (340)] ── leaf block (340): logical -> physical, length
 //! ```
 //!
-//! Operations work on the blocks themselves, through the block cache; nothing is kept beside the tree. Every step
-//! (insert, split of one node, growth of the root, removal of one extent) leaves a valid tree, so that running out
-//! of space between steps harms nothing. Callers hold `Node::map` exclusively to change and shared to walk below
-//! the root; a tree without inner nodes is read under the short state lock alone.
+//! Operations work on the blocks themselves, through the block cache; nothing is kept beside the tree. Every
+//! step (insert, split of one node, growth of the root, removal of one extent) leaves a valid tree, so that
+//! running out of space between steps harms nothing. Callers hold `Node::map` exclusively to change and
+//! shared to walk below the root; a tree without inner nodes is read under the short state lock alone.
 //!
-//! A neighbour that continues an extent, of the same kind, is merged with it, up to 32768 blocks (unwritten: 32767).
-//! Unwritten are reserved and zeroed blocks, and with `data = "writeback"`, where the commit does not wait for data, all new
-//! ones; in ordered mode the data of a hole is on the drive before the transaction that maps it commits.
-//! A tree of one leaf whose extents fit into the inode is folded into it. Not here: shrinking a deeper root before it is
-//! empty (the kernel does not, either).
+//! A neighbour that continues an extent, of the same kind, is merged with it, up to 32768 blocks
+//! (unwritten: 32767). Unwritten are reserved and zeroed blocks, and with `data = "writeback"`, where the
+//! commit does not wait for data, all new ones; in ordered mode the data of a hole is on the drive before the
+//! transaction that maps it commits. A tree of one leaf whose extents fit into the inode is folded into it.
+//! Not here: shrinking a deeper root before it is empty (the kernel does not, either).
 
 mod insert;
 mod mark;
@@ -107,8 +107,8 @@ fn joins(a: ExtentEntry, b: ExtentEntry) -> bool {
     touch && a.unwritten == b.unwritten && a.len + b.len <= longest(a)
 }
 
-/// Makes the part `from..to` of extent `index` an unwritten one or a written one. False = no room for what the extent falls
-/// into.
+/// Makes the part `from..to` of extent `index` an unwritten one or a written one. False = no room for what
+/// the extent falls into.
 fn set_kind(leaf: &mut [u8], index: usize, from: u32, to: u32, unwritten: bool) -> bool {
     let e = node_bytes::entry(leaf, index);
     let end = e.key + e.len;
@@ -211,8 +211,8 @@ impl Ext4 {
         Ok(found.filter(|e| key - e.key < e.len))
     }
 
-    /// Where new blocks of a file would be best: behind the last extent before them, else in the data groups of the
-    /// inode's flex group (files leave its first group to directories and metadata).
+    /// Where new blocks of a file would be best: behind the last extent before them, else in the data groups
+    /// of the inode's flex group (files leave its first group to directories and metadata).
     pub(crate) fn goal(&self, owner: Owner<'_>, key: u32) -> Result<u64> {
         let path = self.path(owner, key)?;
         let leaf = path.last().expect("a path has a leaf");

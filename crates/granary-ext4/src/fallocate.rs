@@ -6,14 +6,15 @@
 //!   zero      promise the holes | per extent one handle { make it unwritten } | as reserve for the rest
 //! ```
 //!
-//! As in the kernel, in all modes: unwritten blocks read as zeros, and the first data that comes there makes them written ones,
-//! which costs a change of the tree each time. Where that (zeroing, punching) needs a tree block and none is left,
-//! blocks become zero where they are: by trims, which read as zeros also after a power failure; with `data = "journal"`, where
-//! a trim would be undone by the replay of what a block held before, through the journal like other data.
+//! As in the kernel, in all modes: unwritten blocks read as zeros, and the first data that comes there makes
+//! them written ones, which costs a change of the tree each time. Where that (zeroing, punching) needs a tree
+//! block and none is left, blocks become zero where they are: by trims, which read as zeros also after a
+//! power failure; with `data = "journal"`, where a trim would be undone by the replay of what a block held
+//! before, through the journal like other data.
 //!
-//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there and the
-//! power failed before the size on media grew. So once a file system was recovered (state `CLEAN_LOOSE` from
-//! then on) such blocks are trimmed again when their inode is loaded.
+//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there
+//! and the power failed before the size on media grew. So once a file system was recovered (state
+//! `CLEAN_LOOSE` from then on) such blocks are trimmed again when their inode is loaded.
 
 use crate::extents::Mapping;
 use crate::file::{INODE, MOST, WRITE, blocks_of, owner};

@@ -5,21 +5,26 @@
 //!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops ──> "ordered"
 //!                mapped: data written in place; a handle only where the size on media grows, afterwards
 //!                reserved (unwritten): data written in place; when it is there, a handle { mark as written }
-//!   cut          truncation, edge of a hole: the vfs makes the page dirty; the commit writes it where it still is
+//!   cut          truncation, edge of a hole: the vfs makes the page dirty; the commit writes it where it
+//!                still is
 //!   commit       waits for the ordered data of its transaction, then writes its commit block
 //!
-//!   data = "writeback"   hole: mapped as unwritten, nothing ordered; a second handle, after the data, makes it written
-//!   data = "journal"     write(), too, ends in write-back: per page one handle { map, page into the journal, disksize }
+//!   data = "writeback"   hole: mapped as unwritten, nothing ordered; a second handle, after the data, makes
+//!                        it written
+//!   data = "journal"     write(), too, ends in write-back: per page one handle { map, page into the journal,
+//!                        disksize }
 //! ```
 //!
-//! Invariants: a written extent is committed only after its data is on the drive or with it, so a power loss never shows
-//! what a block held before; the size on media (`disksize`) never exceeds what is mapped or a hole by intent.
+//! Invariants: a written extent is committed only after its data is on the drive or with it, so a power loss
+//! never shows what a block held before; the size on media (`disksize`) never exceeds what is mapped or a
+//! hole by intent.
 //!
-//! The kernel maps holes with unwritten extents in ordered mode, too, and converts them when the data is there
-//! (`dioread_nolock`); the blocks that end up in the journal are the same, so for holes the ordered scheme alone is kept.
+//! The kernel maps holes with unwritten extents in ordered mode, too, and converts them when the data is
+//! there (`dioread_nolock`); the blocks that end up in the journal are the same, so for holes the ordered
+//! scheme alone is kept.
 //!
-//! Who reserved space can write there: where marking the part of an extent needs a tree block and none is left, the rest of
-//! the extent becomes zero and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`).
+//! Who reserved space can write there: where marking the part of an extent needs a tree block and none is
+//! left, the rest of the extent becomes zero and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`).
 
 mod cut;
 mod journalled;
@@ -40,7 +45,8 @@ use granary_sim::{costs, cpu};
 use granary_units::{Lpa, Page};
 
 const BS: u64 = BLOCK_SIZE as u64;
-/// Credits to allocate and map one extent: bitmap, descriptor, inode, superblock, and tree nodes split on the way.
+/// Credits to allocate and map one extent: bitmap, descriptor, inode, superblock, and tree nodes split on the
+/// way.
 pub(crate) const WRITE: u32 = 40;
 /// Credits to change an inode.
 pub(crate) const INODE: u32 = 8;
@@ -107,10 +113,10 @@ impl Ext4 {
         Ok(holes)
     }
 
-    /// Size and times after pages were dirtied, or (`on_drive`) data was written directly (`orphan`: take it off the
-    /// list). Dirty pages bring the size to media when they are written back: a commit before that would show what
-    /// the last block holds beyond the old end. (The kernel lets the size of mapped blocks go first and relies on
-    /// zeros there; in ours truncation leaves the old bytes.)
+    /// Size and times after pages were dirtied, or (`on_drive`) data was written directly (`orphan`: take it
+    /// off the list). Dirty pages bring the size to media when they are written back: a commit before that
+    /// would show what the last block holds beyond the old end. (The kernel lets the size of mapped blocks go
+    /// first and relies on zeros there; in ours truncation leaves the old bytes.)
     pub(crate) fn stamp_write(
         &self,
         call: &Call<'_>,
@@ -166,7 +172,8 @@ impl Ext4 {
                 self.mark_written(h, owner(inode), first, end)?;
             }
             self.mark_inode(h, inode)?;
-            // The change may be in a block of the tree alone, where the inode does not show it; fdatasync needs it.
+            // The change may be in a block of the tree alone, where the inode does not show it; fdatasync
+            // needs it.
             let mut s = node.state.lock();
             s.datasync_tid = h.tid();
             // A tree block may have come or gone.
@@ -175,8 +182,9 @@ impl Ext4 {
         })
     }
 
-    /// The same without a new tree block: the unwritten extents of the range become written ones, whole, and what is not in
-    /// `landed` of them zero. (Nobody else is writing there: the vfs's write-back lock is held.)
+    /// The same without a new tree block: the unwritten extents of the range become written ones, whole, and
+    /// what is not in `landed` of them zero. (Nobody else is writing there: the vfs's write-back lock is
+    /// held.)
     fn mark_whole(&self, inode: &Inode, first: u32, end: u32, landed: &[(u32, u32)]) -> Result<()> {
         let node = inode.private::<Node>();
         let mut at = first;
@@ -243,8 +251,8 @@ impl Ext4 {
                     let n = len.min(left).min(MOST) as usize;
                     let part = &pages[done..done + n];
                     let unwritten = self.options.data == DataMode::Writeback;
-                    // The size grows over pages written in place just before: their data is ordered, too. Where they show
-                    // only when they are marked as written, it grows after that.
+                    // The size grows over pages written in place just before: their data is ordered, too.
+                    // Where they show only when they are marked as written, it grows after that.
                     let before = flight.ticket.done();
                     let grow = unwritten || flight.unwritten.is_empty();
                     let (written, t) = self.transaction(WRITE, |h| {
@@ -262,9 +270,9 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Allocates and maps blocks for a hole and starts writing them, all before the handle stops: the transaction
-    /// cannot commit without the data, or (`data = "writeback"`) maps them as unwritten. With `grow` the size on media reaches
-    /// them. Returns how many pages it took.
+    /// Allocates and maps blocks for a hole and starts writing them, all before the handle stops: the
+    /// transaction cannot commit without the data, or (`data = "writeback"`) maps them as unwritten. With
+    /// `grow` the size on media reaches them. Returns how many pages it took.
     fn write_hole(
         &self,
         h: &mut Handle<'_>,
@@ -300,8 +308,8 @@ impl Ext4 {
         Ok((len as usize, ticket))
     }
 
-    /// Allocates and maps blocks for the hole `at..end`, or for its beginning: (first block, how many). Unwritten ones read
-    /// as zeros until [`Ext4::mark_written`]. The caller marks the inode.
+    /// Allocates and maps blocks for the hole `at..end`, or for its beginning: (first block, how many).
+    /// Unwritten ones read as zeros until [`Ext4::mark_written`]. The caller marks the inode.
     pub(crate) fn map_hole(
         &self,
         h: &mut Handle<'_>,

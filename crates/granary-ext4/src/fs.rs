@@ -40,7 +40,8 @@ pub struct Ext4 {
     pub(crate) hash_seed: u64,
     pub(crate) options: MountOptions,
     pub(crate) orphans: Mutex<Orphans>,
-    /// Attribute blocks that may be shared. Whoever changes one, or who uses it, holds this; taken within a handle.
+    /// Attribute blocks that may be shared. Whoever changes one, or who uses it, holds this; taken within a
+    /// handle.
     pub(crate) shared: Mutex<Known>,
     pub(crate) recovery: Recovery,
     /// Not unmounted properly, the last time or earlier: blocks beyond a file's end may hold anything.

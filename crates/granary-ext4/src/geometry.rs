@@ -44,7 +44,8 @@ impl Geometry {
         self.groups.div_ceil(DESCRIPTORS_PER_BLOCK)
     }
 
-    /// Blocks of superblock and descriptors at the start of a group (sparse_super: 0, 1 and powers of 3, 5, 7).
+    /// Blocks of superblock and descriptors at the start of a group (sparse_super: 0, 1 and powers of 3,
+    /// 5, 7).
     pub fn copy_blocks(&self, group: u32) -> u32 {
         let power = |base: u32| {
             let mut n = group;
@@ -94,7 +95,8 @@ pub(crate) fn journal_blocks(blocks: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// baselines.md section 3.1: 8 GiB = 64 groups, one descriptor block, 64 MB of journal, 8192 inodes per group.
+    /// baselines.md section 3.1: 8 GiB = 64 groups, one descriptor block, 64 MB of journal, 8192 inodes per
+    /// group.
     #[test]
     fn eight_gibibytes_have_the_measured_shape() {
         let g = Geometry::plan(2 << 20, 16384, 16);

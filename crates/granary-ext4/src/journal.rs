@@ -1,32 +1,38 @@
-//! JBD2: block journalling of metadata, and with `data = "journal"` of file data, in transactions that many operations
-//! share.
+//! JBD2: block journalling of metadata, and with `data = "journal"` of file data, in transactions that many
+//! operations share.
 //!
 //! ```text
 //!   operation:  start(credits) -> Handle -> change blocks ... -> stop
 //!                     |joins
 //!   running T+1  ──(5 s, fsync, full: locked, drained of handles, blocks snapshot)──> committing T
 //!   committing T:  [revokes][descriptor|copies]... -> wait, ordered data too -> FLUSH -> commit block (FUA)
-//!   committed:     blocks wait to be written home (checkpoint): after 30 s, by sync, or when the log is short
+//!   committed:     blocks wait to be written home (checkpoint): after 30 s, by sync, or when the log is
+//!                  short
 //!
 //!   log:  | sb |      tail ->[T-3][T-2][T-1][T]<- head            |   blocks 1..len, circular
 //! ```
 //!
 //! Invariants
-//! - A block is written home only with content that is committed: never while the running or committing transaction
-//!   holds it. A block that the running transaction changes while it is being committed is copied on write (the
-//!   snapshot is the kernel's "frozen data").
-//! - The log's tail passes a transaction only when each of its blocks is home or in a later committed transaction.
-//! - Blocks freed in T are given back to the allocator when T has committed, and their home writes dropped then.
-//! - Whoever holds a handle never waits for a commit; whoever starts a handle holds no lock that handle holders take.
+//! - A block is written home only with content that is committed: never while the running or committing
+//!   transaction holds it. A block that the running transaction changes while it is being committed is copied
+//!   on write (the snapshot is the kernel's "frozen data").
+//! - The log's tail passes a transaction only when each of its blocks is home or in a later committed
+//!   transaction.
+//! - Blocks freed in T are given back to the allocator when T has committed, and their home writes dropped
+//!   then.
+//! - Whoever holds a handle never waits for a commit; whoever starts a handle holds no lock that handle
+//!   holders take.
 //!
 //! Lock order: operation locks, handle, `home`, `tail`, `state` (the last is only held for bookkeeping).
 //!
-//! With a data journal a handle brings pages of files into its transaction, too; they are kept here until they are home,
-//! and reads find them here. Then there are no revoke records, as in the kernel (`ext4_forget`): whatever comes into a
-//! freed block is itself journalled, in the transaction that maps it, so that replay ends with the newest content.
+//! With a data journal a handle brings pages of files into its transaction, too; they are kept here until
+//! they are home, and reads find them here. Then there are no revoke records, as in the kernel
+//! (`ext4_forget`): whatever comes into a freed block is itself journalled, in the transaction that maps it,
+//! so that replay ends with the newest content.
 //!
-//! Not here: fast commit, asynchronous commit, the batching pause for synchronous handles. Source: reference/baselines.md section 3.2; S. Tweedie, "Journaling the Linux ext2fs"
-//! (1998); behaviour of Linux 6.1 fs/jbd2.
+//! Not here: fast commit, asynchronous commit, the batching pause for synchronous handles. Source:
+//! reference/baselines.md section 3.2; S. Tweedie, "Journaling the Linux ext2fs" (1998); behaviour of
+//! Linux 6.1 fs/jbd2.
 
 mod checkpoint;
 mod commit;
@@ -93,7 +99,8 @@ pub(crate) struct LogConfig {
 /// Receives the blocks freed by a committed transaction: runs of (first block, count).
 pub(crate) type Release = Box<dyn Fn(&[(u64, u32)]) + Send + Sync>;
 
-/// Starts writing pages of files, (inode, page), as far as they are dirty and lie where they are committed to lie. Begins no handle.
+/// Starts writing pages of files, (inode, page), as far as they are dirty and lie where they are committed to
+/// lie. Begins no handle.
 pub(crate) type WriteCut = Box<dyn Fn(&BTreeSet<(u32, u32)>) -> Ticket + Send + Sync>;
 
 pub(crate) struct Journal {
@@ -251,7 +258,8 @@ impl Journal {
         }
     }
 
-    /// The transaction that an inode loaded now has to assume its last change in: the kernel's `ext4_iget` rule.
+    /// The transaction that an inode loaded now has to assume its last change in: the kernel's `ext4_iget`
+    /// rule.
     pub fn present_tid(&self) -> u32 {
         let s = self.state.lock();
         match (&s.running, s.committing) {
@@ -261,8 +269,8 @@ impl Journal {
         }
     }
 
-    /// Makes transaction `tid` durable, and all data written before: fsync's last step. Commits where needed; sends
-    /// an empty flush where no commit block will come.
+    /// Makes transaction `tid` durable, and all data written before: fsync's last step. Commits where needed;
+    /// sends an empty flush where no commit block will come.
     ///
     /// # Errors
     /// Of the drive.

@@ -12,9 +12,9 @@
 //!   Port (granary-mssd)             4 KiB blocks; layout/: the format, SPEC.md
 //! ```
 //!
-//! The persistence protocol, the geometry and what each operation changes are those of Linux 6.1 with mke2fs's
-//! defaults, so that the traffic is the kernel's (`tests/kernel_table.rs` compares it row by row). The format is our
-//! own. Everything that is read back was written by it: recovery sees the media only.
+//! The persistence protocol, the geometry and what each operation changes are those of Linux 6.1 with
+//! mke2fs's defaults, so that the traffic is the kernel's (`tests/kernel_table.rs` compares it row by row).
+//! The format is our own. Everything that is read back was written by it: recovery sees the media only.
 //!
 //! Source: reference/baselines.md section 3.
 

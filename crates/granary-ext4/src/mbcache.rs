@@ -1,17 +1,19 @@
-//! [`Known`]: which attribute blocks hold what, so that an inode with the same attributes takes one of them (the kernel's
-//! `fs/mbcache.c`).
+//! [`Known`]: which attribute blocks hold what, so that an inode with the same attributes takes one of them
+//! (the kernel's `fs/mbcache.c`).
 //!
 //! ```text
 //!   CRC-32C of the entries -> blocks          found: a candidate, to be compared
 //!   order of entry, oldest first              beyond MOST: the oldest that nobody has asked for since goes
 //! ```
 //!
-//! It is memory of what was read and written since mount, not of all there is: what is not here is not shared.
+//! It is memory of what was read and written since mount, not of all there is: what is not here is not
+//! shared.
 
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Most blocks that it knows: 16 for each of 2^10 buckets (`HASH_BUCKET_BITS` of fs/ext4/xattr.c, `mb_cache_create`).
+/// Most blocks that it knows: 16 for each of 2^10 buckets (`HASH_BUCKET_BITS` of fs/ext4/xattr.c,
+/// `mb_cache_create`).
 const MOST: usize = 16 << 10;
 
 /// A known block.

@@ -1,13 +1,13 @@
 //! mkfs: the first state of the media.
 //!
-//! The whole drive is trimmed, so every block reads as zeros: inode tables need no writing (mke2fs with a device
-//! whose discard zeroes does the same, and the kernel's lazy initialisation has nothing left to do). Written are the
-//! superblock and descriptors with their sparse copies, the bitmaps of groups that hold something, the root
-//! directory, the journal's inode and superblock. Groups that hold nothing are marked so (BLOCK_UNINIT,
-//! INODE_UNINIT) and have no bitmaps yet.
+//! The whole drive is trimmed, so every block reads as zeros: inode tables need no writing (mke2fs with a
+//! device whose discard zeroes does the same, and the kernel's lazy initialisation has nothing left to do).
+//! Written are the superblock and descriptors with their sparse copies, the bitmaps of groups that hold
+//! something, the root directory, the journal's inode and superblock. Groups that hold nothing are marked so
+//! (BLOCK_UNINIT, INODE_UNINIT) and have no bitmaps yet.
 //!
-//! The journal lies in the middle of the device: in the flex group of the middle group, in whichever of its first
-//! two groups has more free blocks (8 GiB: block 1081344, as measured).
+//! The journal lies in the middle of the device: in the flex group of the middle group, in whichever of its
+//! first two groups has more free blocks (8 GiB: block 1081344, as measured).
 
 use crate::alloc::{empty_blocks, empty_inodes, find_run, set_range};
 use crate::geometry::{Geometry, journal_blocks};
@@ -181,8 +181,8 @@ impl Plan {
 /// Makes a file system: everything on the drive is lost.
 ///
 /// # Errors
-/// `NoSpace` where the drive is too small (about 8 MiB and the journal), `Invalid` for impossible options; the
-/// drive's.
+/// `NoSpace` where the drive is too small (about 8 MiB and the journal), `Invalid` for impossible options;
+/// the drive's.
 pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     let drive_blocks = port.info().pages;
     let blocks = options.size.map_or(drive_blocks, |s| s.0 / BLOCK_SIZE as u64);

@@ -4,8 +4,8 @@
 //!   superblock (block 0) -> journal inode -> replay -> superblock and descriptors again -> orphans -> dirty mark
 //! ```
 //!
-//! Orphans with names are cut to their size on media; those without are freed. Both run as ordinary transactions,
-//! so a power loss during recovery is just another power loss.
+//! Orphans with names are cut to their size on media; those without are freed. Both run as ordinary
+//! transactions, so a power loss during recovery is just another power loss.
 
 use crate::alloc::Groups;
 use crate::fs::{Ext4, Recovery};
@@ -138,8 +138,8 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         let (groups, port, discard) = (Arc::clone(&groups), port.clone(), options.discard);
         Box::new(move |freed| {
             if discard {
-                // A trim that fails costs space on the drive, nothing else. One in flight is not ordered with the next owner's
-                // writes (`ext4_process_freed_data` waits, too).
+                // A trim that fails costs space on the drive, nothing else. One in flight is not ordered with
+                // the next owner's writes (`ext4_process_freed_data` waits, too).
                 let done = freed.iter().flat_map(|(start, len)| port.trim(Lpa(*start), *len as u64));
                 port.wait(done.fold(Ticket::NONE, Ticket::and));
             }

@@ -1,7 +1,8 @@
 //! Names: create, link, unlink, rename, and the end of an inode.
 //!
-//! Each operation is one handle (an inode's end takes as many as its extents need), so each is atomic across a power
-//! loss. What can run out of space comes first; what cannot fail any more changes attributes in memory.
+//! Each operation is one handle (an inode's end takes as many as its extents need), so each is atomic across
+//! a power loss. What can run out of space comes first; what cannot fail any more changes attributes in
+//! memory.
 
 use crate::extents::Owner;
 use crate::fs::Ext4;
@@ -20,14 +21,14 @@ use granary_sim::costs;
 use granary_units::Lpa;
 use std::sync::Arc;
 
-/// Credits of an operation on names: entries in two directories, each perhaps with a leaf and two index levels
-/// split, extents of both, up to four inodes, bitmaps, descriptors, superblock.
+/// Credits of an operation on names: entries in two directories, each perhaps with a leaf and two index
+/// levels split, extents of both, up to four inodes, bitmaps, descriptors, superblock.
 const NAMES: u32 = 64;
 /// Credits of one step of freeing extents.
 const TRUNCATE: u32 = 64;
 
-/// A directory gets another one. It would have more than [`LINK_MAX`] links: it has 1 from then on, and nobody counts any more
-/// (feature `dir_nlink`, ext4_inc_count).
+/// A directory gets another one. It would have more than [`LINK_MAX`] links: it has 1 from then on, and
+/// nobody counts any more (feature `dir_nlink`, ext4_inc_count).
 fn gain_subdir(dir: &mut Attr) {
     dir.nlink = if dir.nlink == 1 || dir.nlink >= LINK_MAX { 1 } else { dir.nlink + 1 };
 }
@@ -37,8 +38,9 @@ fn lose_subdir(dir: &mut Attr) {
     dir.nlink -= (dir.nlink > 1) as u32;
 }
 
-/// The links of the directories that a rename changes. Of those that come and go together only the difference counts
-/// (ext4_rename, ext4_cross_rename): a directory at the limit that gives one for another goes on counting.
+/// The links of the directories that a rename changes. Of those that come and go together only the difference
+/// counts (ext4_rename, ext4_cross_rename): a directory at the limit that gives one for another goes on
+/// counting.
 fn count_moved(r: &Rename<'_>) {
     let (leave, come) = r.links_moved();
     let changes = match r.from_dir.ino() == r.to_dir.ino() {
@@ -55,8 +57,8 @@ fn count_moved(r: &Rename<'_>) {
 }
 
 impl Ext4 {
-    /// Runs an operation in a handle; where it finds no space while freed blocks wait for their commit, commits and
-    /// tries again.
+    /// Runs an operation in a handle; where it finds no space while freed blocks wait for their commit,
+    /// commits and tries again.
     pub(crate) fn transaction<T>(
         &self,
         credits: u32,
@@ -222,7 +224,8 @@ impl Ext4 {
         show_blocks(inode, &s);
     }
 
-    /// Frees the blocks from logical block `from` on, in as many handles as it takes. `finish` runs in the last.
+    /// Frees the blocks from logical block `from` on, in as many handles as it takes. `finish` runs in the
+    /// last.
     pub(crate) fn truncate_blocks(
         &self,
         inode: &Inode,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   attr (vfs)   size, times, links...: what stat shows
-//!   state        extent root, disksize <= size (what a power loss leaves), promised blocks, last transactions
+//!   state        extent root, disksize <= size (what a power loss leaves), promised blocks, last
+//!                transactions
 //!   map          i_data_sem: shared to walk the extent tree below the root, exclusive to change the tree
 //! ```
 //!
@@ -130,8 +131,8 @@ pub(crate) fn decode(raw: &RawInode, ino: u32, tid: u32) -> Result<Loaded> {
     Ok(Loaded { attr, private: Arc::new(node) })
 }
 
-/// Writes attributes and private part; the link of the orphan list is left alone. Returns whether size or blocks
-/// on media changed.
+/// Writes attributes and private part; the link of the orphan list is left alone. Returns whether size or
+/// blocks on media changed.
 pub(crate) fn encode(raw: &mut RawInode, ino: u32, attr: &Attr, s: &NodeState) -> bool {
     let data = raw.size.get() != s.disksize || raw.blocks.get() != s.blocks || raw.root != s.root;
     raw.mode = ((attr.kind.code() as u16) << 12 | attr.mode).into();

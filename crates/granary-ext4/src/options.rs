@@ -38,11 +38,12 @@ pub enum DataMode {
     /// Metadata is journalled; data of newly allocated blocks is on the drive before the commit.
     #[default]
     Ordered,
-    /// Metadata is journalled; a commit waits for no data. New blocks are mapped as unwritten until their data is there, so
-    /// that a power failure shows zeros in them, never what they held before (`dioread_nolock`).
+    /// Metadata is journalled; a commit waits for no data. New blocks are mapped as unwritten until their
+    /// data is there, so that a power failure shows zeros in them, never what they held before
+    /// (`dioread_nolock`).
     Writeback,
-    /// Data is journalled, too: each page that a write or write-back brings, in one handle with its mapping and the size.
-    /// No delayed allocation, and O_DIRECT goes through the page cache.
+    /// Data is journalled, too: each page that a write or write-back brings, in one handle with its mapping
+    /// and the size. No delayed allocation, and O_DIRECT goes through the page cache.
     Journal,
 }
 
@@ -85,7 +86,8 @@ pub struct MountOptions {
     pub writeback_interval: Nanos,
     /// Inode-table blocks read together (`inode_readahead_blks`).
     pub inode_readahead_blocks: u32,
-    /// Write a file out when it replaces another by rename, or when it is closed after being truncated to nothing.
+    /// Write a file out when it replaces another by rename, or when it is closed after being truncated to
+    /// nothing.
     pub auto_da_alloc: bool,
     /// Tell the drive which blocks a committed transaction freed.
     pub discard: bool,

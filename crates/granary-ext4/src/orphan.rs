@@ -1,12 +1,12 @@
-//! The orphan list: inodes that recovery must finish with, because they lost their last name while in use, or are
-//! being truncated or extended past the page cache.
+//! The orphan list: inodes that recovery must finish with, because they lost their last name while in use, or
+//! are being truncated or extended past the page cache.
 //!
 //! ```text
 //!   superblock.last_orphan -> inode A.next_orphan -> inode B.next_orphan -> 0
 //! ```
 //!
-//! On media it is a chain through the inodes, newest first; taking one out changes whoever points to it. The double
-//! links in memory find that one. Only this module writes `next_orphan` of a live inode.
+//! On media it is a chain through the inodes, newest first; taking one out changes whoever points to it. The
+//! double links in memory find that one. Only this module writes `next_orphan` of a live inode.
 
 pub(crate) mod list;
 

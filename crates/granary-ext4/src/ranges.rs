@@ -1,5 +1,5 @@
-//! [`Ranges`]: a set of block numbers kept as disjoint ranges; here the blocks of a file that were promised to
-//! dirty pages (delayed allocation).
+//! [`Ranges`]: a set of block numbers kept as disjoint ranges; here the blocks of a file that were promised
+//! to dirty pages (delayed allocation).
 
 use std::collections::BTreeMap;
 

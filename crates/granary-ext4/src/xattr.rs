@@ -1,18 +1,20 @@
 //! Extended attributes: in the inode while they fit there, else in one block, as the kernel does.
 //!
 //! ```text
-//!   inode 256 B: ... | 98 B of attributes        a set: inode, and where the block is concerned: block, bitmap,
+//!   inode 256 B: ... | 98 B of attributes        a set: inode, and where the block is concerned: block,
+//!                                                bitmap,
 //!        └─ xattr block 4064 B                            descriptor, the block before     one handle
 //!             └─ shared with every inode that has the same string
 //! ```
 //!
-//! A new string is looked for among the blocks that are known ([`crate::mbcache`]); one that is there gets a user more. Else an
-//! inode that has its block alone writes into it, any other takes a new one. So the string of a block with several users
-//! never changes, and the last user frees it. All of that under `Ext4::shared`, which is taken within a handle.
+//! A new string is looked for among the blocks that are known ([`crate::mbcache`]); one that is there gets a
+//! user more. Else an inode that has its block alone writes into it, any other takes a new one. So the string
+//! of a block with several users never changes, and the last user frees it. All of that under `Ext4::shared`,
+//! which is taken within a handle.
 //!
-//! An attribute lies wholly in one of the two. Beyond both there is ENOSPC. It does *not* keep large values in inodes of
-//! their own (`ea_inode`). A block that cannot be read is left where an inode leaves it, and stays marked in use: `check`
-//! finds it.
+//! An attribute lies wholly in one of the two. Beyond both there is ENOSPC. It does *not* keep large values
+//! in inodes of their own (`ea_inode`). A block that cannot be read is left where an inode leaves it, and
+//! stays marked in use: `check` finds it.
 
 use crate::alloc::{Purpose, Wanted};
 use crate::file::owner;
@@ -121,7 +123,8 @@ impl Ext4 {
     fn leave_xattr_block(&self, h: &mut Handle<'_>, known: &mut Known, lba: u64, ino: u32) -> Result<()> {
         let (block, says) = match self.xattr_block(lba, ino) {
             Ok(found) => found,
-            // Who else points here is not known: it stays, and `check` tells. An inode can be removed nevertheless.
+            // Who else points here is not known: it stays, and `check` tells. An inode can be removed
+            // nevertheless.
             Err(_) => {
                 known.remove(lba);
                 return Ok(());

@@ -1,13 +1,14 @@
-//! [`LogicalCache`]: blocks that move on the drive, kept by what they are (node of an inode, block of a directory)
-//! and not by where they lie. The node and directory mappings of the kernel's page cache.
+//! [`LogicalCache`]: blocks that move on the drive, kept by what they are (node of an inode, block of a
+//! directory) and not by where they lie. The node and directory mappings of the kernel's page cache.
 //!
 //! ```text
 //!   key (owner inode, number)  ->  Entry { content, loaded, dirty }
 //!   dirty: keys in order, so that one inode's are together
 //! ```
 //!
-//! Invariants: a block is read once however many tasks want it; a dirty block, or one that somebody holds, stays. The
-//! cache never writes. Eviction is CLOCK, as in `granary_kit::BlockCache` (whose blocks have fixed places).
+//! Invariants: a block is read once however many tasks want it; a dirty block, or one that somebody holds,
+//! stays. The cache never writes. Eviction is CLOCK, as in `granary_kit::BlockCache` (whose blocks have fixed
+//! places).
 
 use crate::layout::BlockBytes;
 use crate::names::Names;
@@ -67,8 +68,8 @@ struct Inner {
     wide: VecDeque<Key>,
 }
 
-/// Blocks that were changed last, which are kept as bytes for the next change. Others of a few lines are packed: an inode with
-/// its footer and some addresses. Looking at one costs a copy.
+/// Blocks that were changed last, which are kept as bytes for the next change. Others of a few lines are
+/// packed: an inode with its footer and some addresses. Looking at one costs a copy.
 const WIDE: usize = 1024;
 /// References of the cache itself: map and clock.
 const OWN_REFS: usize = 2;

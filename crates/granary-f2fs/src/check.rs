@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!   1 NAT       every number in use -> a node with that number; inodes -> their trees: each block once; xattrs
-//!   2 names     from the root: every entry's inode exists, is of that kind, lies in its hash's bucket; ".", ".."; names that
+//!   2 names     from the root: every entry's inode exists, is of that kind, lies in its hash's bucket; ".",
+//!               ".."; names that
 //!               no path can have, and those that are there twice
 //!   3 links     names of each inode = its link count; no inode without a name but orphans
-//!   4 SIT, SSA  blocks in use = valid blocks; each one's summary names its owner; free = without valid blocks
-//!   5 media     nodes in memory = on the drive; both superblocks; the checkpoint's numbers, SIT copies = memory
+//!   4 SIT, SSA  blocks in use = valid blocks; each one's summary names its owner; free = without valid
+//!               blocks
+//!   5 media     nodes in memory = on the drive; both superblocks; the checkpoint's numbers, SIT copies =
+//!               memory
 //! ```
 //!
 //! It does *not* repair. Reserved blocks without data (NEW_ADDR) are in order anywhere, as in the kernel.
@@ -42,8 +45,8 @@ struct Check<'a> {
 
 impl F2fs {
     pub(crate) fn check_all(&self) -> Result<Vec<String>> {
-        // Background cleaning, or the end of a removed file that a flusher held, may have changed something since the caller's sync; and
-        // nothing changes while this looks.
+        // Background cleaning, or the end of a removed file that a flusher held, may have changed something
+        // since the caller's sync; and nothing changes while this looks.
         let (_gc, _all) = (self.gc_lock.lock(), self.checkpoint_lock.write());
         self.checkpoint_alone(false)?;
         let mut c = Check {

@@ -5,9 +5,9 @@
 //!               | wait, FLUSH | footer (FUA) | BAM_RESET, where it is used | dead segments are free: TRIM
 //! ```
 //!
-//! When: sync, unmount, fsync where it must (fsync.rs), every 60 s if anything changed, many dirty nodes or dead
-//! segments (the daemon), no free segments but dead ones (gc.rs).
-//! The pack goes to the place that the last one did not take. An error leaves the file system read-only.
+//! When: sync, unmount, fsync where it must (fsync.rs), every 60 s if anything changed, many dirty nodes or
+//! dead segments (the daemon), no free segments but dead ones (gc.rs). The pack goes to the place that the
+//! last one did not take. An error leaves the file system read-only.
 
 use crate::fs::F2fs;
 use crate::layout::checkpoint::{COMPACT, Checkpoint, LogPlace, ORPHANS_PER_BLOCK, UMOUNT, encode_orphans};
@@ -123,13 +123,13 @@ impl F2fs {
         self.write_checkpoint(unmount).inspect_err(|_| self.broken.store(true, Relaxed))
     }
 
-    /// sync(2): nodes first, as they are (the flusher writes the node mapping), then the checkpoint, which writes
-    /// those again whose inode has newer attributes.
+    /// sync(2): nodes first, as they are (the flusher writes the node mapping), then the checkpoint, which
+    /// writes those again whose inode has newer attributes.
     pub(crate) fn sync_all(&self) -> Result<()> {
         self.working()?;
         if !self.is_dirty() {
-            // Blocks that were written in place leave nothing dirty, and may be in the drive's volatile cache. Where there are none,
-            // nothing is sent, as by the kernel.
+            // Blocks that were written in place leave nothing dirty, and may be in the drive's volatile
+            // cache. Where there are none, nothing is sent, as by the kernel.
             let written = self.in_place[0].load(Relaxed);
             if self.in_place[1].load(Relaxed) < written {
                 self.flush()?;
@@ -176,7 +176,8 @@ impl F2fs {
 
     /// Directory blocks go to the hot data log.
     fn write_dents(&self) -> Result<Ticket> {
-        // Who looks a name up takes no lock that a checkpoint excludes: a block must stay in memory until the drive has been told of it.
+        // Who looks a name up takes no lock that a checkpoint excludes: a block must stay in memory until the
+        // drive has been told of it.
         let held = self.dents.dirty();
         let mut batch = Batch::new();
         for e in &held {
@@ -242,7 +243,8 @@ impl F2fs {
                 continue;
             }
             let lpa = self.geo.ssa(segno);
-            // Who fills its holes or cleans it asks for it soon (the kernel's stay in the meta inode's page cache).
+            // Who fills its holes or cleans it asks for it soon (the kernel's stay in the meta inode's page
+            // cache).
             let block = self.tables.fresh(Lpa(lpa), Structure::Bitmap);
             block.change(|b| *b = *sum);
             held.push(block);
@@ -315,8 +317,9 @@ impl F2fs {
 
     /// The checkpoint counts.
     fn committed(&self) -> Result<()> {
-        // First of all: from here on old places end, by BAM_RESET, by TRIM or by new blocks. A reader that looked one up before asks for the
-        // version again after it has read; one that sees the new version already finds new places, which nobody moves now.
+        // First of all: from here on old places end, by BAM_RESET, by TRIM or by new blocks. A reader that
+        // looked one up before asks for the version again after it has read; one that sees the new version
+        // already finds new places, which nobody moves now.
         self.last.lock().version += 1;
         if self.uses_bam() {
             // It has all that BAM knows; and nothing of what it freed is used again before.

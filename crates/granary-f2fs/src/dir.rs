@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   up to 182 slots    inline
-//!   more               level 0: 1 bucket, level 1: 2, level 2: 4 ... of 2 blocks each; a name lies in the bucket of
+//!   more               level 0: 1 bucket, level 1: 2, level 2: 4 ... of 2 blocks each; a name lies in the
+//!                      bucket of
 //!                      its hash of some level below `depth`
 //! ```
 //!
-//! Insertion takes the first level with room and adds a level where there is none. Blocks are reserved like file
-//! blocks, changed in memory, and written by the next checkpoint. An empty block is given back (but never the first,
-//! with "." and "..").
+//! Insertion takes the first level with room and adds a level where there is none. Blocks are reserved like
+//! file blocks, changed in memory, and written by the next checkpoint. An empty block is given back (but
+//! never the first, with "." and "..").
 //!
-//! Positions of `readdir` are block times 214 plus slot; entries never move (inline ones keep their slots when they
-//! get a block), so positions stay valid.
+//! Positions of `readdir` are block times 214 plus slot; entries never move (inline ones keep their slots
+//! when they get a block), so positions stay valid.
 
 use crate::cache::CachedBlock;
 use crate::fs::F2fs;
@@ -86,7 +87,8 @@ impl F2fs {
         Ok(Some(entry))
     }
 
-    /// The place of `name`. Takes the processor for the search: all of the entries in the blocks before, half of those beside it.
+    /// The place of `name`. Takes the processor for the search: all of the entries in the blocks before, half
+    /// of those beside it.
     fn find(&self, dir: &Inode, name: &[u8]) -> Result<Option<Place>> {
         let (place, passed, hashed) = self.find_passing(dir, name)?;
         cpu(work::search(passed, hashed));

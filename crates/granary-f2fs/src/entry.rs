@@ -6,7 +6,8 @@ use granary_fs::entry::{CrashCase, Mount, OptionsEntry, complete, too_short};
 use granary_fs::{FileSystem, FsEntry, Options, Result};
 use std::sync::Arc;
 
-/// Longest run of free blocks that the drive is told of on its own, as Linux's `discard_granularity` (MAX_PLIST_NUM).
+/// Longest run of free blocks that the drive is told of on its own, as Linux's `discard_granularity`
+/// (MAX_PLIST_NUM).
 const LONGEST_RUN: u32 = 512;
 
 /// F2FS.

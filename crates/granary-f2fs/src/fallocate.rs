@@ -4,12 +4,13 @@
 //!   pointer      reserve     punch      zero
 //!   0            NEW_ADDR    0          NEW_ADDR
 //!   NEW_ADDR     NEW_ADDR    0          NEW_ADDR           NEW_ADDR: counted, no place, reads as zeros
-//!   block        block       0          NEW_ADDR           the block: invalid, not written before the next checkpoint
+//!   block        block       0          NEW_ADDR           the block: invalid, not written before the next
+//!                                                          checkpoint
 //! ```
 //!
-//! Only pointers change, and no data moves; nodes that lose their last pointer stay. All of a call happens between two
-//! checkpoints, and fsync marks the nodes that it changed, so that it survives whole or not at all but where a file has
-//! several nodes and no fsync.
+//! Only pointers change, and no data moves; nodes that lose their last pointer stay. All of a call happens
+//! between two checkpoints, and fsync marks the nodes that it changed, so that it survives whole or not at
+//! all but where a file has several nodes and no fsync.
 //!
 //! Source: the kernel's `f2fs_expand_inode_data`, `f2fs_punch_hole` and `f2fs_zero_range` (fs/f2fs/file.c).
 
@@ -66,7 +67,8 @@ impl F2fs {
         if s.valid + wanted > s.user { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
-    /// Lets the pointers of a range, as far as they are not holes, be `to`: nothing, or a promise. Under the inode lock.
+    /// Lets the pointers of a range, as far as they are not holes, be `to`: nothing, or a promise. Under the
+    /// inode lock.
     fn replace_pointers(&self, own: &Node, range: Range<u64>, to: u32) -> Result<()> {
         let _grow = self.grow_lock(own.ino);
         let mut at = range.start;
@@ -108,8 +110,8 @@ impl F2fs {
         Ok(())
     }
 
-    /// Whether the byte at `pos` lies in a block that the file has, reserved or written (`truncate_partial_data_page`); inline
-    /// content is in none.
+    /// Whether the byte at `pos` lies in a block that the file has, reserved or written
+    /// (`truncate_partial_data_page`); inline content is in none.
     pub(crate) fn has_block(&self, inode: &Inode, pos: u64) -> Result<bool> {
         let own = node(inode);
         if own.state.lock().is_inline() {
@@ -182,7 +184,8 @@ impl Space for F2fs {
         let s = *self.space.lock();
         let free_blocks = s.user.saturating_sub(s.valid);
         let nids = (self.geo.nids() - crate::layout::node::FIRST_NID) as u64;
-        // The kernel says how many there could be on an empty drive, so that whatever takes blocks seems to take inodes.
+        // The kernel says how many there could be on an empty drive, so that whatever takes blocks seems to
+        // take inodes.
         let free_inodes = (nids.saturating_sub(s.nodes as u64)).min(free_blocks);
         let inodes = s.inodes as u64 + free_inodes;
         // A block of nodes names so many of data: what is offered can be filled.
@@ -191,7 +194,8 @@ impl Space for F2fs {
     }
 
     fn trim(&self, _call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
-        // All that is dead and no checkpoint needs; which part of the drive it is in makes no difference to it.
+        // All that is dead and no checkpoint needs; which part of the drive it is in makes no difference to
+        // it.
         let _ = blocks;
         let before = self.stats.lock().discarded;
         while self.discard_some(64, least.try_into().unwrap_or(u32::MAX)) == 64 {}

@@ -6,8 +6,8 @@
 //!   fsync        the nodes that changed (fsync.rs), or the next checkpoint
 //! ```
 //!
-//! Invariants: no pointer names a block whose data is not on the drive; the size on media (`disksize`) grows with the
-//! data. Both under the inode lock, so that a block is not moved by cleaning while it is written.
+//! Invariants: no pointer names a block whose data is not on the drive; the size on media (`disksize`) grows
+//! with the data. Both under the inode lock, so that a block is not moved by cleaning while it is written.
 
 mod in_place;
 mod read;
@@ -58,8 +58,8 @@ impl F2fs {
         Ok(guard)
     }
 
-    /// Promises blocks for the holes of a range that is about to be dirtied; inline content that would not fit any
-    /// more gets a block.
+    /// Promises blocks for the holes of a range that is about to be dirtied; inline content that would not
+    /// fit any more gets a block.
     pub(crate) fn promise_range(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());
@@ -98,7 +98,8 @@ impl F2fs {
         }
     }
 
-    /// Inline content moves to a block; content that only the page cache has gets one promised. Under the inode lock.
+    /// Inline content moves to a block; content that only the page cache has gets one promised. Under the
+    /// inode lock.
     pub(crate) fn convert_inline(&self, node: &Node) -> Result<()> {
         let entry = self.inode_node(node.ino)?;
         let (content, size, may_be_dirty) = {
@@ -290,7 +291,8 @@ impl F2fs {
         Ok(())
     }
 
-    /// Writes and waits, then lets the pointers follow; after an error the new places are free again. `blocks`: by FS_WRITE.
+    /// Writes and waits, then lets the pointers follow; after an error the new places are free again.
+    /// `blocks`: by FS_WRITE.
     pub(crate) fn finish_write(
         &self,
         node: &Node,

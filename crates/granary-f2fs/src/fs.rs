@@ -138,14 +138,15 @@ pub struct F2fs {
 pub(crate) struct Memory {
     /// Without names, in use.
     pub orphans: BTreeSet<u32>,
-    /// Directories that a rename changed since the last checkpoint, or that lost a name of something that lives on or
-    /// was a directory (`TRANS_DIR_INO`).
+    /// Directories that a rename changed since the last checkpoint, or that lost a name of something that
+    /// lives on or was a directory (`TRANS_DIR_INO`).
     pub renamed: BTreeSet<u32>,
     /// Names that were given up since then.
     pub given: GivenUp,
     /// Where files lost nodes that were on media, since then.
     pub cuts: BTreeMap<u32, Cuts>,
-    /// Inodes that left memory after data was written, since then, and before an fsync (`APPEND_INO`, `UPDATE_INO`).
+    /// Inodes that left memory after data was written, since then, and before an fsync (`APPEND_INO`,
+    /// `UPDATE_INO`).
     pub unsynced: BTreeMap<u32, Unsynced>,
     /// Inodes of which BAM does not know everything that changed since then.
     pub spoiled: BTreeSet<u32>,

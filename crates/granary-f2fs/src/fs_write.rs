@@ -1,19 +1,23 @@
-//! Fsync without nodes: FS_WRITE tells the drive which block of which file a page is, and BAM keeps that until the checkpoint.
+//! Fsync without nodes: FS_WRITE tells the drive which block of which file a page is, and BAM keeps that
+//! until the checkpoint.
 //!
 //! ```text
 //!   a file since the last checkpoint
-//!     covered   in the checkpoint, and has only got new data: all its write-back is by FS_WRITE, fsync writes nothing more
-//!     spoiled   anything else changed (size by truncation, attributes, names, ranges), or a block was written otherwise:
+//!     covered   in the checkpoint, and has only got new data: all its write-back is by FS_WRITE, fsync
+//!               writes nothing more
+//!     spoiled   anything else changed (size by truncation, attributes, names, ranges), or a block was
+//!               written otherwise:
 //!               ordinary writes, fsync writes nodes with marks, until the next checkpoint
 //!   recovery    nodes with marks go before BAM: they came later, and have all addresses
 //! ```
 //!
-//! The inode's number in BAM has the checkpoint's version above it, so that what is left of an earlier interval (power failed
-//! between the footer and BAM_RESET) is void. No block is used twice in an interval (segs.rs), so that what an entry names is
-//! there, even where cleaning has copied the block meanwhile. What BAM names fits beside the checkpoint: before it could not,
-//! files are spoiled and fsync takes a checkpoint.
+//! The inode's number in BAM has the checkpoint's version above it, so that what is left of an earlier
+//! interval (power failed between the footer and BAM_RESET) is void. No block is used twice in an interval
+//! (segs.rs), so that what an entry names is there, even where cleaning has copied the block meanwhile. What
+//! BAM names fits beside the checkpoint: before it could not, files are spoiled and fsync takes a checkpoint.
 //!
-//! Of times BAM says nothing: fsync (not fdatasync) writes the inode where they changed, unless `lazy_times` is on.
+//! Of times BAM says nothing: fsync (not fdatasync) writes the inode where they changed, unless `lazy_times`
+//! is on.
 //!
 //! Source: PebbleSSD section 5.2.
 
@@ -83,8 +87,8 @@ impl F2fs {
             && !self.has_no_room()
     }
 
-    /// Starts writing blocks of a file that have new places. Where BAM is full they are written all the same, and the file is
-    /// spoiled.
+    /// Starts writing blocks of a file that have new places. Where BAM is full they are written all the same,
+    /// and the file is spoiled.
     pub(crate) fn submit_blocks(&self, ino: u32, batch: Batch, blocks: &Blocks) -> Result<Ticket> {
         let key = F2fs::key(self.last.lock().version, ino);
         let all: Vec<(&(u32, Page, Structure), u64)> =
@@ -116,8 +120,8 @@ impl F2fs {
         Ok(ticket)
     }
 
-    /// After the log was rolled forward: takes over what BAM knows of files that have no nodes there (`rolled`), nor are gone.
-    /// Returns how many blocks.
+    /// After the log was rolled forward: takes over what BAM knows of files that have no nodes there
+    /// (`rolled`), nor are gone. Returns how many blocks.
     ///
     /// # Errors
     /// `Corrupt` where BAM names what cannot be; the drive's.

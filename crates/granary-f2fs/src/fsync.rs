@@ -3,17 +3,19 @@
 //! ```text
 //!   BAM knows all (fs_write)   nothing
 //!   nothing changed            nothing, or a FLUSH after writing in place
-//!   a regular file             (volatile cache: FLUSH, for the data) its dirty address nodes, the last marked, to the
+//!   a regular file             (volatile cache: FLUSH, for the data) its dirty address nodes, the last
+//!                              marked, to the
 //!                              warm log; wait; FLUSH
 //!   whatever roll-forward
 //!   recovery could not redo    a checkpoint
 //! ```
 //!
-//! The reasons for a checkpoint are the kernel's (`need_do_checkpoint`), `fsync_mode` included, and two more, both rare:
-//! the new file's name was given up since the last checkpoint, by what lives on, in a way that its inode cannot tell recovery
-//! (given.rs; the kernel's recovery loses what was renamed); and the file was cut more than twice, each time further
-//! behind, with nodes freed (layout/forward.rs; the kernel's recovery finds them again). In strict mode a directory counts
-//! as changed, too, that a file was renamed away from, or that lost a name of something that lives on.
+//! The reasons for a checkpoint are the kernel's (`need_do_checkpoint`), `fsync_mode` included, and two more,
+//! both rare: the new file's name was given up since the last checkpoint, by what lives on, in a way that its
+//! inode cannot tell recovery (given.rs; the kernel's recovery loses what was renamed); and the file was cut
+//! more than twice, each time further behind, with nodes freed (layout/forward.rs; the kernel's recovery
+//! finds them again). In strict mode a directory counts as changed, too, that a file was renamed away from,
+//! or that lost a name of something that lives on.
 
 use crate::cache::CachedBlock;
 use crate::fs::F2fs;
@@ -75,8 +77,8 @@ impl F2fs {
         self.memory.lock().given.displaced(node.ino, parent, &own, &on_media, &has_dir)
     }
 
-    /// Under the chain lock, before a file's inode goes to the log with a mark: writes into it what recovery must know, and
-    /// says whether recovery is to enter its name.
+    /// Under the chain lock, before a file's inode goes to the log with a mark: writes into it what recovery
+    /// must know, and says whether recovery is to enter its name.
     fn tell_recovery(&self, node: &Node, root: &Arc<CachedBlock>) -> Result<bool, Unclear> {
         let enters_name = self.nat.needs_dentry_mark(node.ino);
         if enters_name {
@@ -165,8 +167,9 @@ impl F2fs {
         if self.nat.needs_inode_block(ino, !list.is_empty()) && list.iter().all(|e| e.key.1 != ino) {
             list.push(self.settle_inode(node)?);
         }
-        // The mark on the last, and the inode last: what was cut short is left out as a whole, so that no block lies behind
-        // the end of its file, and extended attributes in the inode and in their node are of one time.
+        // The mark on the last, and the inode last: what was cut short is left out as a whole, so that no
+        // block lies behind the end of its file, and extended attributes in the inode and in their node are
+        // of one time.
         list.sort_by_key(|e| e.key.1 == ino);
         let last = list.last().map_or(ino, |e| e.key.1);
         let unclear = Cell::new(false);
@@ -182,9 +185,9 @@ impl F2fs {
                 }
             },
         };
-        // A node with a mark counts as soon as flash has it. In a volatile cache it may overtake its data: after a power failure
-        // recovery would put what was never written in the place of what an earlier fsync promised. The kernel sends PREFLUSH here
-        // for atomic files alone.
+        // A node with a mark counts as soon as flash has it. In a volatile cache it may overtake its data:
+        // after a power failure recovery would put what was never written in the place of what an earlier
+        // fsync promised. The kernel sends PREFLUSH here for atomic files alone.
         if self.port.info().volatile_cache {
             self.flush()?;
         }

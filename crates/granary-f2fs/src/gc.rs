@@ -5,10 +5,10 @@
 //!   file blocks               inode locks -> still pointed to? -> read -> cold data log -> pointers follow (or remap.rs)
 //! ```
 //!
-//! Foreground (greedy): before an operation, where free segments are down to the reserve, what dirty nodes and directory
-//! blocks will take (`has_not_enough_free_secs`), and what data the operation brings; victims until that many would be
-//! free after a checkpoint, or as many are left as that checkpoint may take; then the checkpoint. Background
-//! (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
+//! Foreground (greedy): before an operation, where free segments are down to the reserve, what dirty nodes
+//! and directory blocks will take (`has_not_enough_free_secs`), and what data the operation brings; victims
+//! until that many would be free after a checkpoint, or as many are left as that checkpoint may take; then
+//! the checkpoint. Background (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
 
 use crate::fs::F2fs;
 use crate::layout::node::{Footer, addr, addrs, decode, first_index};
@@ -25,10 +25,11 @@ use std::collections::BTreeSet;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Segments that a checkpoint may begin besides those of its dirty blocks: data, nodes, directories (`NR_GC_CHECKPOINT_SECS`).
+/// Segments that a checkpoint may begin besides those of its dirty blocks: data, nodes, directories
+/// (`NR_GC_CHECKPOINT_SECS`).
 const FOR_CHECKPOINT: u32 = 3;
-/// Most rounds of cleaning that win nothing: after them logs fill holes. Ours, so that no operation cleans for ever; Linux goes
-/// on while there are victims.
+/// Most rounds of cleaning that win nothing: after them logs fill holes. Ours, so that no operation cleans
+/// for ever; Linux goes on while there are victims.
 const FRUITLESS: u32 = 4;
 
 /// Segments.
@@ -85,8 +86,8 @@ impl F2fs {
             let mut done = BTreeSet::new();
             loop {
                 let room = self.room(data);
-                // A few more than needed, or every operation would end here. And what is moved makes nodes dirty: the
-                // checkpoint must find space for them.
+                // A few more than needed, or every operation would end here. And what is moved makes nodes
+                // dirty: the checkpoint must find space for them.
                 if room.free + room.dead > room.need + 2 || room.free <= room.dirty + FOR_CHECKPOINT {
                     break;
                 }
@@ -224,7 +225,8 @@ impl F2fs {
         Ok(())
     }
 
-    /// Brings blocks to their new places: by REMAP, or by writing `pages`, which are read where there are none.
+    /// Brings blocks to their new places: by REMAP, or by writing `pages`, which are read where there are
+    /// none.
     fn move_blocks(&self, from: &[u32], to: &[u32], mut pages: Vec<Page>) -> Result<()> {
         if self.options.remap_cleaning {
             if self.remap(from, to)? {
@@ -245,8 +247,8 @@ impl F2fs {
         Ok(pages)
     }
 
-    /// Cleans until no segment has anything to gain, and makes that durable (the ioctl F2FS_IOC_GARBAGE_COLLECT, again and
-    /// again). Open logs stay.
+    /// Cleans until no segment has anything to gain, and makes that durable (the ioctl
+    /// F2FS_IOC_GARBAGE_COLLECT, again and again). Open logs stay.
     ///
     /// # Errors
     /// `ReadOnly`; the drive's.

@@ -5,8 +5,8 @@
 //!   | sb | CP pack | CP pack | SIT copy 0, 1 | NAT copy 0, 1 | SSA | main: main_segs segments of S blocks |
 //! ```
 //!
-//! S is 512 blocks (2 MiB) as in the kernel; drives too small for that many segments get smaller ones, which the
-//! kernel would refuse.
+//! S is 512 blocks (2 MiB) as in the kernel; drives too small for that many segments get smaller ones, which
+//! the kernel would refuse.
 
 use crate::layout::checkpoint::{BITMAP_BYTES, PAYLOAD_BYTES};
 use crate::layout::nat::NAT_ENTRIES;
@@ -44,8 +44,8 @@ const PACK: u32 = 8;
 pub const MIN_MAIN: u32 = 24;
 
 impl Geometry {
-    /// The shape for a drive of `blocks` blocks; `None` where it is too small, or the segments are impossible. Of a
-    /// drive above 16 TiB, which 32-bit block numbers reach, what lies below.
+    /// The shape for a drive of `blocks` blocks; `None` where it is too small, or the segments are
+    /// impossible. Of a drive above 16 TiB, which 32-bit block numbers reach, what lies below.
     pub fn plan(blocks: u64, segment: Option<u32>) -> Option<Geometry> {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX - 1);
         let seg = segment.unwrap_or_else(|| {
@@ -154,9 +154,9 @@ impl Geometry {
         self.nat_blocks * NAT_ENTRIES as u32
     }
 
-    /// Reserved and over-provisioned segments, both counted in the second number. The rule is mkfs.f2fs's: of all
-    /// ratios up to 10 % the one that leaves most; reserved are 2 (100 / ratio + 1) + 6. Where that is more than a
-    /// third of a (tiny) main area: a fixed handful.
+    /// Reserved and over-provisioned segments, both counted in the second number. The rule is mkfs.f2fs's: of
+    /// all ratios up to 10 % the one that leaves most; reserved are 2 (100 / ratio + 1) + 6. Where that is
+    /// more than a third of a (tiny) main area: a fixed handful.
     pub fn reserved(&self) -> (u32, u32) {
         let main = self.main_segs;
         let mut best: Option<(u32, u32)> = None;

@@ -3,12 +3,13 @@
 //! ```text
 //!   fsync of a new file    recovery will enter its name, and take it from whoever has it on media
 //!     who has it on media    nobody, or who is gone by now     nothing to tell
-//!                            one file, elsewhere by now        the new file's inode tells where (layout/forward.rs)
+//!                            one file, elsewhere by now        the new file's inode tells where
+//!                                                              (layout/forward.rs)
 //!                            more than one, a directory        a checkpoint
 //! ```
 //!
-//! The kernel's recovery takes the name and forgets the file that had it, although it was renamed and lives on.
-//! Everything here is a superset: who may have a name on media must be in it, others may be.
+//! The kernel's recovery takes the name and forgets the file that had it, although it was renamed and lives
+//! on. Everything here is a superset: who may have a name on media must be in it, others may be.
 
 use crate::layout::forward::Renamed;
 use rustc_hash::FxHashMap;
@@ -35,8 +36,8 @@ pub(crate) struct GivenUp {
 }
 
 impl GivenUp {
-    /// A file was renamed. `only`: it has no other name. Where it had one since the last checkpoint, nobody can tell which of the
-    /// names on media became which.
+    /// A file was renamed. `only`: it has no other name. Where it had one since the last checkpoint, nobody
+    /// can tell which of the names on media became which.
     pub fn moved(&mut self, ino: u32, from: (u32, &[u8]), to: (u32, &[u8]), only: bool) {
         self.names.entry((from.0, from.1.to_vec())).or_default().inos.insert(ino);
         let place = self.places.entry(ino).or_insert_with(|| Some(Default::default()));
@@ -82,8 +83,8 @@ impl GivenUp {
         }
     }
 
-    /// What the new file `ino` must tell of who may have its name on media. `on_media`: whether a checkpoint or an fsync has an
-    /// inode; `has_dir`: whether the last checkpoint has a directory.
+    /// What the new file `ino` must tell of who may have its name on media. `on_media`: whether a checkpoint
+    /// or an fsync has an inode; `has_dir`: whether the last checkpoint has a directory.
     pub fn displaced(
         &self,
         ino: u32,

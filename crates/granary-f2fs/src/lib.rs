@@ -3,19 +3,21 @@
 //! ```text
 //!   namei   file   fsync            operations: under the checkpoint lock, shared
 //!     |       |      |
-//!   dir     tree   nodes            directory blocks; pointers of a file; nodes in memory, dirty until written
+//!   dir     tree   nodes            directory blocks; pointers of a file; nodes in memory, dirty until
+//!                                   written
 //!     |       |      |
 //!   cache (by inode and number)     nat: where nodes lie        segs: six logs, valid blocks, SSR
 //!     |                               |                           |
-//!   checkpoint   recover   gc       exclusive; mount; moving what is valid out of a segment (remap: PebbleSSD's way)
+//!   checkpoint   recover   gc       exclusive; mount; moving what is valid out of a segment (remap:
+//!                                   PebbleSSD's way)
 //!     |
 //!   Port (granary-mssd)             4 KiB blocks; layout/: the format, SPEC.md
 //! ```
 //!
-//! Everything is written out of place, to the log of its temperature, but for the overwrites that the in-place policy
-//! names. A power loss goes back to the last checkpoint and forward again over nodes that fsync has marked. The
-//! protocol, geometry and triggers are those of Linux 6.1 with mkfs.f2fs's defaults, so that the traffic is the
-//! kernel's (`tests/kernel_table.rs` compares it row by row). The format is our own.
+//! Everything is written out of place, to the log of its temperature, but for the overwrites that the
+//! in-place policy names. A power loss goes back to the last checkpoint and forward again over nodes that
+//! fsync has marked. The protocol, geometry and triggers are those of Linux 6.1 with mkfs.f2fs's defaults, so
+//! that the traffic is the kernel's (`tests/kernel_table.rs` compares it row by row). The format is our own.
 //!
 //! Source: reference/baselines.md section 4.
 

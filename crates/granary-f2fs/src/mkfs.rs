@@ -1,7 +1,7 @@
 //! mkfs: the first state of the media.
 //!
-//! The whole drive is trimmed, so NAT, SIT and SSA read as zeros: all free. Written are the superblocks, the root
-//! directory (first block of the hot node log) and a checkpoint that says "unmounted".
+//! The whole drive is trimmed, so NAT, SIT and SSA read as zeros: all free. Written are the superblocks, the
+//! root directory (first block of the hot node log) and a checkpoint that says "unmounted".
 
 use crate::checkpoint::{Journals, data_summaries};
 use crate::dir::make_empty;

@@ -4,8 +4,8 @@
 //!   superblock -> two packs, the newer whole one -> SIT and journals -> logs -> orphans -> roll forward -> checkpoint
 //! ```
 //!
-//! Every mount ends with a checkpoint of its own: nodes that an interrupted life left behind in the log must never
-//! be taken for those of this one. (The kernel writes it only where it recovered something.)
+//! Every mount ends with a checkpoint of its own: nodes that an interrupted life left behind in the log must
+//! never be taken for those of this one. (The kernel writes it only where it recovered something.)
 
 use crate::cache::LogicalCache;
 use crate::checkpoint::JOURNAL_AT;
@@ -50,8 +50,8 @@ pub(crate) fn read_super(port: &Port, lpa: u64) -> Result<Geometry> {
     superblock::parse(&*read(port, lpa)?, port.info().pages)
 }
 
-/// The shape, from whichever superblock can be read; the first is written again where it cannot, as by the kernel
-/// (`f2fs_fill_super`: "Try to recover").
+/// The shape, from whichever superblock can be read; the first is written again where it cannot, as by the
+/// kernel (`f2fs_fill_super`: "Try to recover").
 fn find_super(port: &Port) -> Result<Geometry> {
     read_super(port, 0).or_else(|first| {
         let geo = read_super(port, 1).map_err(|_| first)?;

@@ -1,7 +1,7 @@
 //! Names: create, link, unlink, rename, and the end of an inode.
 //!
-//! Each operation changes nodes and directory blocks in memory under the checkpoint lock, so a checkpoint has all of
-//! it or nothing. What can run out of space comes first.
+//! Each operation changes nodes and directory blocks in memory under the checkpoint lock, so a checkpoint has
+//! all of it or nothing. What can run out of space comes first.
 
 use crate::dir::make_empty;
 use crate::fs::F2fs;
@@ -87,7 +87,8 @@ impl F2fs {
         self.nat.take(None).inspect_err(|_| self.give_blocks(1))
     }
 
-    /// Builds the new inode and enters its name, if it has one; after an error what it took but the inode itself is given back.
+    /// Builds the new inode and enters its name, if it has one; after an error what it took but the inode
+    /// itself is given back.
     fn fill_new(
         &self,
         call: &Call<'_>,

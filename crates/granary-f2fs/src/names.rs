@@ -4,9 +4,9 @@
 //!   1,024 bits; the upper ten bits of a name's hash choose one (the lower ones chose the bucket that the block is of)
 //! ```
 //!
-//! In memory only: the kernel looks through every block of a bucket, and what that costs in virtual time is the same with
-//! this. Invariant: the bit of each name in the block is set. Bits of names that are gone stay until a search has found
-//! nothing in the block, which sets all of them anew. Made by the first such search.
+//! In memory only: the kernel looks through every block of a bucket, and what that costs in virtual time is
+//! the same with this. Invariant: the bit of each name in the block is set. Bits of names that are gone stay
+//! until a search has found nothing in the block, which sets all of them anew. Made by the first such search.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,7 +52,8 @@ impl Names {
 mod tests {
     use super::*;
 
-    /// Nothing is ruled out before the names are known, nor any that was noted since; what is gone is, once renewed.
+    /// Nothing is ruled out before the names are known, nor any that was noted since; what is gone is, once
+    /// renewed.
     #[test]
     fn only_what_is_not_there_is_ruled_out() {
         let names = Names::default();

@@ -58,8 +58,8 @@ pub(crate) struct Nat {
 pub(crate) struct NatFlush {
     pub journal: Vec<(u32, NatEntry)>,
     pub blocks: Vec<(Lpa, Page)>,
-    /// The same in memory, to be held until the drive has been told: lookups take no lock that a checkpoint excludes, and what a cache
-    /// lets go of they read again from where the block before still lies.
+    /// The same in memory, to be held until the drive has been told: lookups take no lock that a checkpoint
+    /// excludes, and what a cache lets go of they read again from where the block before still lies.
     pub held: Vec<Arc<Block>>,
 }
 
@@ -143,7 +143,8 @@ impl Nat {
         !s.fresh.contains(&ino) || Nat::marks(&s, ino).fsynced_inode
     }
 
-    /// Whether an fsync must write the inode block, too (`f2fs_need_inode_block_update`); `others`: it writes other nodes.
+    /// Whether an fsync must write the inode block, too (`f2fs_need_inode_block_update`); `others`: it writes
+    /// other nodes.
     pub fn needs_inode_block(&self, ino: u32, others: bool) -> bool {
         let s = self.inner.lock();
         let m = Nat::marks(&s, ino);
@@ -241,8 +242,8 @@ impl Nat {
         self.inner.lock().scan * NAT_ENTRIES as u32
     }
 
-    /// For a checkpoint, which excludes every change: moves what is dirty to the journal or, in whole NAT blocks, to
-    /// the copies that did not count (`f2fs_flush_nat_entries`).
+    /// For a checkpoint, which excludes every change: moves what is dirty to the journal or, in whole NAT
+    /// blocks, to the copies that did not count (`f2fs_flush_nat_entries`).
     ///
     /// # Errors
     /// The drive's.
@@ -314,7 +315,8 @@ impl Nat {
     pub fn all(&self, port: &Port) -> Result<Vec<(u32, NatEntry)>> {
         let mut list = Vec::new();
         for n in 0..self.geo.nat_blocks {
-            // From the drive: nothing in memory is newer than what a checkpoint wrote, but journal and `dirty`.
+            // From the drive: nothing in memory is newer than what a checkpoint wrote, but journal and
+            // `dirty`.
             let mut page = [Page::ZERO];
             let lpa = self.block_of(&self.inner.lock(), n);
             port.read(lpa, &mut page, Structure::DataPointer)?;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   attr (vfs)      what stat shows
-//!   state.attr      the same, to be written into the node by fsync or the next checkpoint (the kernel's dirty inode)
+//!   state.attr      the same, to be written into the node by fsync or the next checkpoint (the kernel's
+//!                   dirty inode)
 //!   state.disksize  <= size: grows when data is on the drive, so that no size shows what was never written
 //! ```
 
@@ -33,7 +34,8 @@ pub(crate) struct State {
     pub dirty: bool,
     /// ...and not only in time stamps: fdatasync writes it.
     pub dirty_data: bool,
-    /// `attr` came into the node after this checkpoint, by its version: without a mark of fsync recovery does not take it from there.
+    /// `attr` came into the node after this checkpoint, by its version: without a mark of fsync recovery does
+    /// not take it from there.
     pub settled: Option<u64>,
     /// Inline content may have been written that only the page cache has.
     pub may_be_dirty: bool,

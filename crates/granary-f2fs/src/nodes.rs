@@ -4,8 +4,8 @@
 //!   write:  [chain lock]  next block of the node's log -> NAT, SIT, summary -> footer (marks, version, next) -> drive
 //! ```
 //!
-//! All nodes are written under the chain lock, so that the drive gets them in the order of the log: recovery walks the
-//! warm log from block to block, and an fsync waits until every node before its own is there
+//! All nodes are written under the chain lock, so that the drive gets them in the order of the log: recovery
+//! walks the warm log from block to block, and an fsync waits until every node before its own is there
 //! (`f2fs_wait_on_node_pages_writeback`).
 
 use crate::cache::CachedBlock;
@@ -124,7 +124,8 @@ impl F2fs {
     }
 
     /// Writes nodes that are dirty. `marks`: the flags of an fsync; `None`: nobody waits for these nodes in
-    /// particular. Returns what is in flight, and when everything that the log had before is on the drive, too.
+    /// particular. Returns what is in flight, and when everything that the log had before is on the drive,
+    /// too.
     pub(crate) fn write_nodes(
         &self,
         list: &[Arc<CachedBlock>],

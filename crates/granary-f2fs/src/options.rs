@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct MkfsOptions {
     /// Size of the file system; `None` = the whole drive.
     pub size: Option<Bytes>,
-    /// Blocks in a segment, a power of two from 16 to 512; `None` = 512 (2 MiB), fewer where the drive is so small
-    /// that less than 120 segments would fit.
+    /// Blocks in a segment, a power of two from 16 to 512; `None` = 512 (2 MiB), fewer where the drive is so
+    /// small that less than 120 segments would fit.
     pub segment_blocks: Option<u32>,
-    /// Keep the bitmap of SIT copies in blocks of its own in each checkpoint pack (`cp_payload`), also where it fits the header;
-    /// on drives over 3.2 TiB it does not.
+    /// Keep the bitmap of SIT copies in blocks of its own in each checkpoint pack (`cp_payload`), also where
+    /// it fits the header; on drives over 3.2 TiB it does not.
     pub payload: bool,
 }
 
@@ -42,11 +42,12 @@ pub enum InPlace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FsyncMode {
-    /// No others: after a power failure the file is there, under the name at its fsync; a rename before may not be.
+    /// No others: after a power failure the file is there, under the name at its fsync; a rename before may
+    /// not be.
     #[default]
     Posix,
-    /// Those of a new file in a directory that a rename changed since the last checkpoint: a rename is there whole or not at
-    /// all.
+    /// Those of a new file in a directory that a rename changed since the last checkpoint: a rename is there
+    /// whole or not at all.
     Strict,
 }
 
@@ -70,30 +71,31 @@ pub struct MountOptions {
     pub min_hot_blocks: u32,
     /// Dirty nodes at which a checkpoint is due; 0 = eight segments of them (`DEF_DIRTY_NODES`...).
     pub dirty_nodes: u32,
-    /// Dirty segments that a search for one to clean in idle time, or to fill, looks at, at least 1 (`max_victim_search`).
-    /// Cleaning that cannot wait looks at all.
+    /// Dirty segments that a search for one to clean in idle time, or to fill, looks at, at least 1
+    /// (`max_victim_search`). Cleaning that cannot wait looks at all.
     pub victim_search: u32,
     /// FLUSH at fsync and before the checkpoint's footer.
     pub barrier: bool,
-    /// Tell the drive about blocks that no checkpoint needs any more (`discard`): of whole segments right after a
-    /// checkpoint, of others when nothing else happens.
+    /// Tell the drive about blocks that no checkpoint needs any more (`discard`): of whole segments right
+    /// after a checkpoint, of others when nothing else happens.
     pub discard: bool,
-    /// Blocks that a run must have to be told about (`discard_granularity`); `None` = 1 up to 8192 segments (16 GiB), else
-    /// 16 (f2fs_tuning_parameters, DEFAULT_DISCARD_GRANULARITY).
+    /// Blocks that a run must have to be told about (`discard_granularity`); `None` = 1 up to 8192 segments
+    /// (16 GiB), else 16 (f2fs_tuning_parameters, DEFAULT_DISCARD_GRANULARITY).
     pub discard_granularity: Option<u32>,
     /// Pause between rounds of at most eight such runs: while there are more, while others work (DEF_MIN_,
     /// DEF_MID_DISCARD_ISSUE_TIME), and where there is nothing to tell (the kernel is woken then), ns.
     pub discard_sleep: (Nanos, Nanos, Nanos),
-    /// Cleaning moves blocks of files by REMAP keep (PebbleSSD section 5.2), which the drive must have; else it reads and writes them.
+    /// Cleaning moves blocks of files by REMAP keep (PebbleSSD section 5.2), which the drive must have; else
+    /// it reads and writes them.
     pub remap_cleaning: bool,
-    /// Fsync of a file that has only got new data writes no node: FS_WRITE told BAM where the blocks are (PebbleSSD section
-    /// 5.2). The drive must have it and keep what it acknowledges.
+    /// Fsync of a file that has only got new data writes no node: FS_WRITE told BAM where the blocks are
+    /// (PebbleSSD section 5.2). The drive must have it and keep what it acknowledges.
     pub fs_write_fsync: bool,
-    /// With `fs_write_fsync`: an fsync does not write the inode for new times only (as fdatasync; PebbleSSD's file system
-    /// writes no node). After a power failure the times are the checkpoint's.
+    /// With `fs_write_fsync`: an fsync does not write the inode for new times only (as fdatasync; PebbleSSD's
+    /// file system writes no node). After a power failure the times are the checkpoint's.
     pub lazy_times: bool,
-    /// Memory for nodes, directory blocks and tables, a third each. Not of a testbed, whose host has one for whatever is
-    /// mounted.
+    /// Memory for nodes, directory blocks and tables, a third each. Not of a testbed, whose host has one for
+    /// whatever is mounted.
     #[serde(skip)]
     pub metadata_cache: Bytes,
 }

@@ -5,13 +5,14 @@
 //!   for each inode: of every node the last copy up to the inode's last mark     A: A0     B: B0*     C: nothing
 //! ```
 //!
-//! Pointers of these copies are taken over, after the file was cut as its inode says: nodes that were freed are gone, in the
-//! checkpoint and in the log. An inode that the checkpoint does not know is made, and entered in its directory where its
-//! node has the dentry mark. Whoever has the name there is moved where the inode says, or else goes. Nothing is written before all logs have moved to segments in which
-//! nothing found is; then a checkpoint. A power loss on the way finds everything as it was.
+//! Pointers of these copies are taken over, after the file was cut as its inode says: nodes that were freed
+//! are gone, in the checkpoint and in the log. An inode that the checkpoint does not know is made, and
+//! entered in its directory where its node has the dentry mark. Whoever has the name there is moved where the
+//! inode says, or else goes. Nothing is written before all logs have moved to segments in which nothing found
+//! is; then a checkpoint. A power loss on the way finds everything as it was.
 //!
-//! The kernel applies all copies up to the last mark in order, with the same end; but it finds freed nodes again, and loses a
-//! file that was renamed and whose name another has.
+//! The kernel applies all copies up to the last mark in order, with the same end; but it finds freed nodes
+//! again, and loses a file that was renamed and whose name another has.
 
 use crate::fs::{F2fs, Recovery};
 use crate::layout::forward::{Cuts, Renamed, renamed};
@@ -210,8 +211,8 @@ impl F2fs {
         Ok(())
     }
 
-    /// Extended attributes: those in the inode, and the last copy of their node since the checkpoint, or else the
-    /// checkpoint's, that belongs to them. An fsync that was cut short may have written the node alone.
+    /// Extended attributes: those in the inode, and the last copy of their node since the checkpoint, or else
+    /// the checkpoint's, that belongs to them. An fsync that was cut short may have written the node alone.
     fn take_xattrs<'a>(
         &self,
         node: &Node,

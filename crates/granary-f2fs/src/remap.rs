@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   victim   | a . b c . d |      REMAP keep, one command of three ranges         cold log   | a b c d |
-//!   until the checkpoint      both places read the block: the checkpoint names the old one, memory the new one
+//!   until the checkpoint      both places read the block: the checkpoint names the old one, memory the new
+//!                             one
 //!   footer is durable         BAM_RESET ends the old places
-//!   power fails before it     recovery trims the place that is not valid of each pair, then a checkpoint, then BAM_RESET
+//!   power fails before it     recovery trims the place that is not valid of each pair, then a checkpoint,
+//!                             then BAM_RESET
 //! ```
 //!
-//! Settling comes before the reset because the reset leaves the newest name, and the checkpoint may have an older one. A second
-//! failure in between finds what the first did: the checkpoint and the log of nodes are the same, and so is what is valid.
+//! Settling comes before the reset because the reset leaves the newest name, and the checkpoint may have an
+//! older one. A second failure in between finds what the first did: the checkpoint and the log of nodes are
+//! the same, and so is what is valid.
 //!
 //! Source: PebbleSSD sections 4.2.1 and 5.2 (F2FS-opt).
 
@@ -19,7 +22,8 @@ use granary_fs::Result;
 use granary_units::Lpa;
 
 impl F2fs {
-    /// Gives blocks second names; false where the drive has no room for them (a checkpoint makes some): they have to be written then.
+    /// Gives blocks second names; false where the drive has no room for them (a checkpoint makes some): they
+    /// have to be written then.
     ///
     /// # Errors
     /// The drive's.
@@ -42,7 +46,8 @@ impl F2fs {
         self.options.remap_cleaning || self.options.fs_write_fsync
     }
 
-    /// After the log was rolled forward and before anything is written: of each pair of names the one that is not valid ends.
+    /// After the log was rolled forward and before anything is written: of each pair of names the one that is
+    /// not valid ends.
     ///
     /// # Errors
     /// The drive's.

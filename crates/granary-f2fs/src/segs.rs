@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   segment:  map   valid now
-//!             keep  valid at the last checkpoint, or written since: not to be overwritten before the next one,
+//!             keep  valid at the last checkpoint, or written since: not to be overwritten before the next
+//!                   one,
 //!                   because a power loss may go back to it (checkpoint) or forward over it (fsynced nodes)
-//!   log:      LFS  next block of a segment that was free      SSR  next block of a dirty one that is in neither map
+//!   log:      LFS  next block of a segment that was free      SSR  next block of a dirty one that is in
+//!                                                                  neither map
 //!   a segment without valid blocks is dead until the next checkpoint, then free
 //! ```
 //!
-//! Invariants: a block is allocated once between two checkpoints; valid blocks = bits of the map; a summary exists
-//! for every valid block, in the log, among `sums` (not yet written), or in the SSA.
-//! The kernel keeps only node blocks from reuse in this way; keeping data, too, makes every fsynced pointer safe.
+//! Invariants: a block is allocated once between two checkpoints; valid blocks = bits of the map; a summary
+//! exists for every valid block, in the log, among `sums` (not yet written), or in the SSA. The kernel keeps
+//! only node blocks from reuse in this way; keeping data, too, makes every fsynced pointer safe.
 
 mod dead;
 mod victim;
@@ -385,7 +387,8 @@ impl Segs {
         Ok(())
     }
 
-    /// After a checkpoint: what was dead is free, and everything invalid may be written. Returns the freed segments.
+    /// After a checkpoint: what was dead is free, and everything invalid may be written. Returns the freed
+    /// segments.
     pub fn committed(&mut self) -> Vec<u32> {
         for segno in std::mem::take(&mut self.touched) {
             let seg = &mut self.segs[segno as usize];
@@ -404,7 +407,8 @@ impl Segs {
         freed
     }
 
-    /// Takes a run of at least `least` blocks that no checkpoint needs and nobody has written since: (first, count).
+    /// Takes a run of at least `least` blocks that no checkpoint needs and nobody has written since: (first,
+    /// count).
     pub fn take_discard(&mut self, least: u32) -> Option<(u32, u32)> {
         let (segno, n, count) = self.discards.take(least, self.geo.seg_blocks)?;
         Some((self.geo.start(segno) + n, count))

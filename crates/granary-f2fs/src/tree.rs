@@ -43,8 +43,8 @@ fn slot_at(depth: usize, slot: usize) -> usize {
 }
 
 impl F2fs {
-    /// The node with the address of block `index`; `Err(n)`: there is none, nor for the `n` blocks from there on (all
-    /// below the missing node).
+    /// The node with the address of block `index`; `Err(n)`: there is none, nor for the `n` blocks from there
+    /// on (all below the missing node).
     pub(crate) fn dnode(&self, ino: u32, index: u64) -> Result<Result<Dnode, u64>> {
         let Path { depth, slots, places, ofs } = node::path(index);
         let mut entry = self.inode_node(ino)?;
@@ -170,8 +170,9 @@ impl F2fs {
         Ok(all.len() as u64)
     }
 
-    /// Frees the blocks from `from` on below the node `nid` with `levels` of indirect nodes under it, whose first
-    /// block is `base`. Frees the node, too, where all of it goes; `lost`: one that media had. Returns blocks and nodes freed.
+    /// Frees the blocks from `from` on below the node `nid` with `levels` of indirect nodes under it, whose
+    /// first block is `base`. Frees the node, too, where all of it goes; `lost`: one that media had. Returns
+    /// blocks and nodes freed.
     fn cut_tree(
         &self,
         ino: u32,
@@ -233,7 +234,8 @@ impl F2fs {
             base += span;
         }
         if lost {
-            // Whatever the log has of these nodes lies before this place, and no number comes back before a checkpoint.
+            // Whatever the log has of these nodes lies before this place, and no number comes back before a
+            // checkpoint.
             let at = self.segs.lock().next_addr(log::WARM_NODE);
             self.memory.lock().cuts.entry(owner.ino).or_default().add(Cut { block: from as u32, at });
         }

@@ -5,8 +5,8 @@
 //!   fsync inode and node, marked; recovery takes the last marked copy of each (recover.rs)
 //! ```
 //!
-//! Beyond the two (4248 B) there is E2BIG, as in the kernel. Directories' fsync is a checkpoint anyway. A node that is freed
-//! is one that the inode does not name any more: recovery frees it, too.
+//! Beyond the two (4248 B) there is E2BIG, as in the kernel. Directories' fsync is a checkpoint anyway. A
+//! node that is freed is one that the inode does not name any more: recovery frees it, too.
 //!
 //! Source: the kernel's fs/f2fs/xattr.c (`read_all_xattrs`, `write_all_xattrs`).
 

@@ -1,5 +1,5 @@
-//! Speed of the FTL: simulated operations per second of processor time on one core, 32 commands in flight; opening and
-//! filling a drive of 512 GiB.
+//! Speed of the FTL: simulated operations per second of processor time on one core, 32 commands in flight;
+//! opening and filling a drive of 512 GiB.
 #![allow(missing_docs)] // criterion_group! makes an undocumented function
 
 #[path = "../../granary-mssd/benches/cpu_time/mod.rs"]
@@ -89,7 +89,8 @@ impl Load {
     }
 }
 
-/// Reads of a full drive, writes that are far from gc's threshold within one batch, overwrites in the steady state.
+/// Reads of a full drive, writes that are far from gc's threshold within one batch, overwrites in the steady
+/// state.
 fn random<M: Medium + Clone>(c: &mut Criterion<CpuTime>, name: &str, drive: fn(Bytes) -> Ftl<M>) {
     let mut g = c.benchmark_group(format!("random 4 KiB, {name}"));
     g.throughput(Throughput::Elements(OPS)).sampling_mode(SamplingMode::Flat).sample_size(15);

@@ -1,8 +1,9 @@
-//! What a flash array is made of, how fast it is and how its FTL works: [`Geometry`], [`NandTiming`], [`FtlConfig`].
+//! What a flash array is made of, how fast it is and how its FTL works: [`Geometry`], [`NandTiming`],
+//! [`FtlConfig`].
 //!
-//! Source: ByteFS Table 4 gives the channels (8), the page (4 KiB), 40 us read and 60 us program; the rest of the geometry
-//! and the gc thresholds are not stated in the paper (`bytefs_device_params.csv` has the artifact's values). Every key
-//! beyond them has a default that changes nothing.
+//! Source: ByteFS Table 4 gives the channels (8), the page (4 KiB), 40 us read and 60 us program; the rest of
+//! the geometry and the gc thresholds are not stated in the paper (`bytefs_device_params.csv` has the
+//! artifact's values). Every key beyond them has a default that changes nothing.
 
 mod geometry;
 mod striping;
@@ -41,9 +42,9 @@ pub struct FtlConfig {
     /// Speed of the array.
     #[serde(rename = "nand")]
     pub timing: NandTiming,
-    /// Over-provisioning: raw pages beyond the logical capacity, in thousandths of the logical capacity. 70 (7 %) is what the
-    /// difference between 2^30 and 10^9 bytes gives a consumer drive. A small drive has more: the blocks of each plane that
-    /// gc works with ([`FtlConfig::reserved_blocks`]). At most 10,000.
+    /// Over-provisioning: raw pages beyond the logical capacity, in thousandths of the logical capacity. 70
+    /// (7 %) is what the difference between 2^30 and 10^9 bytes gives a consumer drive. A small drive has
+    /// more: the blocks of each plane that gc works with ([`FtlConfig::reserved_blocks`]). At most 10,000.
     #[serde(default = "default_over_provisioning")]
     pub over_provisioning_permille: u32,
     /// Gc of a plane starts when it has this many free blocks or fewer; at least 2.
@@ -52,17 +53,19 @@ pub struct FtlConfig {
     /// Gc of a plane stops when it has this many free blocks again; above `gc_start`.
     #[serde(default = "default_gc_stop")]
     pub gc_stop: u32,
-    /// Static wear leveling moves cold data when the erase counts in a plane differ by more than this; 0 switches it off.
+    /// Static wear leveling moves cold data when the erase counts in a plane differ by more than this; 0
+    /// switches it off.
     #[serde(default = "default_wear_gap")]
     pub wear_gap: u32,
     /// Order in which consecutive writes visit the planes.
     #[serde(default)]
     pub striping: Striping,
-    /// Log cleaning and recovery fill blocks of their own, apart from the host's; costs one more block in each plane.
+    /// Log cleaning and recovery fill blocks of their own, apart from the host's; costs one more block in
+    /// each plane.
     #[serde(default)]
     pub log_stream: bool,
-    /// Data that overwrites fills blocks of its own ([`UpdatesApart`](crate::UpdatesApart)), in place of what `log_stream` puts there;
-    /// costs as much.
+    /// Data that overwrites fills blocks of its own ([`UpdatesApart`](crate::UpdatesApart)), in place of what
+    /// `log_stream` puts there; costs as much.
     #[serde(default, skip_serializing_if = "is_false")]
     pub update_stream: bool,
     /// How gc chooses its victims.
@@ -83,14 +86,15 @@ pub struct FtlConfig {
     /// Cache programs: the next page crosses the bus while the array programs.
     #[serde(default = "yes")]
     pub cache_program: bool,
-    /// Time of each further attempt to read a page that the ECC could not correct, ns; a page read where left out.
+    /// Time of each further attempt to read a page that the ECC could not correct, ns; a page read where left
+    /// out.
     #[serde(default, rename = "read_retry_ns")]
     pub read_retry: Option<Nanos>,
     /// How often operations fail.
     #[serde(default)]
     pub errors: ErrorConfig,
-    /// What the map of logical to flash pages counts in: a power of two from 4 KiB on. Who writes less of a unit makes the
-    /// drive read the rest and program all of it.
+    /// What the map of logical to flash pages counts in: a power of two from 4 KiB on. Who writes less of a
+    /// unit makes the drive read the rest and program all of it.
     #[serde(default = "page_unit", skip_serializing_if = "is_page")]
     pub mapping_unit: Bytes,
 }
@@ -117,8 +121,8 @@ fn is_page(unit: &Bytes) -> bool {
 /// Largest mapping unit, pages: one bit each in a word.
 const MOST_UNIT: u64 = 64;
 
-/// Most over-provisioning: what is called so is a few per cent to a half of the data; beyond this a number is meant that is not
-/// in thousandths.
+/// Most over-provisioning: what is called so is a few per cent to a half of the data; beyond this a number is
+/// meant that is not in thousandths.
 const MOST_SPARE: u32 = 10_000;
 
 // The NAND of the last fifteen years has page and cache registers; a model without them is the special case.
@@ -130,8 +134,8 @@ fn default_over_provisioning() -> u32 {
     70
 }
 
-// A few blocks: enough that gc can be spread over many writes, little of what over-provisioning pays for. (The artifact's
-// 10 % and 25 % of all blocks cannot be reached on a full drive.)
+// A few blocks: enough that gc can be spread over many writes, little of what over-provisioning pays for.
+// (The artifact's 10 % and 25 % of all blocks cannot be reached on a full drive.)
 fn default_gc_start() -> u32 {
     3
 }
@@ -146,8 +150,8 @@ fn default_wear_gap() -> u32 {
 }
 
 impl FtlConfig {
-    /// Blocks of a plane that can hold no data for good: three open blocks (host, gc, cold data) and a free one kept for gc;
-    /// a fourth open block where some of the new data has its own.
+    /// Blocks of a plane that can hold no data for good: three open blocks (host, gc, cold data) and a free
+    /// one kept for gc; a fourth open block where some of the new data has its own.
     pub(crate) fn working_blocks(&self) -> u32 {
         4 + self.has_second_stream() as u32
     }
@@ -194,9 +198,9 @@ impl FtlConfig {
         self
     }
 
-    /// The same drive with so many more packages on each channel that it has at least `capacity` of logical pages. Blocks
-    /// and pages keep their numbers: the added planes have the highest ones, so of ways, dies and planes those grow that are
-    /// counted slowest.
+    /// The same drive with so many more packages on each channel that it has at least `capacity` of logical
+    /// pages. Blocks and pages keep their numbers: the added planes have the highest ones, so of ways, dies
+    /// and planes those grow that are counted slowest.
     ///
     /// # Errors
     /// [`FlashError::Config`] where the drive has more already, or cannot have that much.

@@ -1,7 +1,8 @@
 //! [`FlashCounters`]: pages read and programmed at the flash, by [`Cause`].
 //!
-//! Every page access of the FTL is counted once, under one cause, so that the sum over the causes equals the number of
-//! operations that the NAND array saw (design section 1, promise 3). Failed programs count: they take time and wear.
+//! Every page access of the FTL is counted once, under one cause, so that the sum over the causes equals the
+//! number of operations that the NAND array saw (design section 1, promise 3). Failed programs count: they
+//! take time and wear.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +57,8 @@ fn by_cause<'de, D: serde::Deserializer<'de>>(from: D) -> Result<[u64; Cause::CO
     Ok(std::array::from_fn(|cause| known.get(cause).copied().unwrap_or(0)))
 }
 
-/// Flash traffic since the drive was made, in pages of 4 KiB and in erased blocks. Indexed by `Cause as usize`.
+/// Flash traffic since the drive was made, in pages of 4 KiB and in erased blocks. Indexed by `Cause as
+/// usize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlashCounters {
     /// Pages read.
@@ -110,8 +112,8 @@ impl FlashCounters {
         self.program_pages.iter().sum()
     }
 
-    /// Write amplification of the FTL (WAF): pages programmed for each page that the firmware asked to write. 1 where
-    /// nothing was written.
+    /// Write amplification of the FTL (WAF): pages programmed for each page that the firmware asked to write.
+    /// 1 where nothing was written.
     pub fn waf(&self) -> f64 {
         let asked = self.total_programs() - self.programs(Cause::Gc);
         if asked == 0 { 1.0 } else { self.total_programs() as f64 / asked as f64 }

@@ -1,12 +1,12 @@
 //! [`Faults`]: which flash operations fail.
 //!
-//! Faults are drawn from a random stream of their own, so switching them on changes nothing else, and the same seed
-//! gives the same failures. A failed program leaves an unreadable page; a failed erase leaves the block as it was; a
-//! failed read attempt is retried by the NAND array and only then reported.
+//! Faults are drawn from a random stream of their own, so switching them on changes nothing else, and the
+//! same seed gives the same failures. A failed program leaves an unreadable page; a failed erase leaves the
+//! block as it was; a failed read attempt is retried by the NAND array and only then reported.
 //!
-//! A read attempt that fails stands for a page with more wrong bits than the ECC corrects; what the ECC corrects costs
-//! nothing. Each further attempt (shifted read levels) takes its own time; a page that no attempt reads is uncorrectable and
-//! reported.
+//! A read attempt that fails stands for a page with more wrong bits than the ECC corrects; what the ECC
+//! corrects costs nothing. Each further attempt (shifted read levels) takes its own time; a page that no
+//! attempt reads is uncorrectable and reported.
 //!
 //! It does *not* model why cells fail: rates are constants of the run, except for wear-out
 //! ([`FaultRates::endurance`]). No read disturb, no retention loss.
@@ -31,7 +31,8 @@ pub struct FaultRates {
     pub endurance: u32,
 }
 
-/// How often operations of a testbed's flash fail, in failures per 10^9 operations. All zero by default: nothing fails.
+/// How often operations of a testbed's flash fail, in failures per 10^9 operations. All zero by default:
+/// nothing fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ErrorConfig {

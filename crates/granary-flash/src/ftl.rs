@@ -1,4 +1,5 @@
-//! [`Ftl`]: the flash translation layer: logical pages on NAND that must be erased before it is programmed again.
+//! [`Ftl`]: the flash translation layer: logical pages on NAND that must be erased before it is programmed
+//! again.
 //!
 //! ```text
 //!   l2p[lpa] = ppa + 1 (0: unmapped)         OOB of ppa = { lpa, seq }      live: 1 bit per ppa
@@ -10,16 +11,18 @@
 //!                             \__program failed__> retiring --copy live pages--> bad
 //! ```
 //!
-//! Writes go round the planes in the order that the striping policy says, one page to each; every plane keeps an open block
-//! for the host's writes, one for gc's copies, one for log cleaning if that is a stream of its own and, where wear leveling
-//! works, one for cold data. See `alloc` for the choice of planes and blocks, `gc` for gc, wear leveling and bad blocks,
-//! `idle` for background gc, `recover` for power, `remap` for the P2L table, `fill` for preconditioning, `grow` for more planes.
+//! Writes go round the planes in the order that the striping policy says, one page to each; every plane keeps
+//! an open block for the host's writes, one for gc's copies, one for log cleaning if that is a stream of its
+//! own and, where wear leveling works, one for cold data. See `alloc` for the choice of planes and blocks,
+//! `gc` for gc, wear leveling and bad blocks, `idle` for background gc, `recover` for power, `remap` for the
+//! P2L table, `fill` for preconditioning, `grow` for more planes.
 //!
-//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` (or the P2L
-//! table, where one is kept) says `lpa`; a block's valid count is the number of its live pages; every block is in exactly one state.
+//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa`
+//! (or the P2L table, where one is kept) says `lpa`; a block's valid count is the number of its live pages;
+//! every block is in exactly one state.
 //!
-//! It does *not* cache map pages: the whole table is in the drive's DRAM (512 MB for 1 TB, ByteFS section 4.9). It
-//! does *not* buffer writes; that is the firmware's.
+//! It does *not* cache map pages: the whole table is in the drive's DRAM (512 MB for 1 TB, ByteFS
+//! section 4.9). It does *not* buffer writes; that is the firmware's.
 //!
 //! Source: ByteFS section 4.9: page allocation, page-level translation, garbage collection.
 
@@ -59,7 +62,8 @@ pub struct Wear {
     pub mean: f64,
 }
 
-/// A flash array behind a page-level mapping. All times are instants at which the array is asked and has answered.
+/// A flash array behind a page-level mapping. All times are instants at which the array is asked and has
+/// answered.
 #[derive(Clone, Debug)]
 pub struct Ftl<M = RamMedium> {
     config: FtlConfig,
@@ -85,7 +89,8 @@ pub struct Ftl<M = RamMedium> {
     policies: Policies,
     /// The leveling of the policies ever moves anything.
     levels: bool,
-    /// Where the policy needs ages: of each block, the sequence number at which the youngest of its data was written. Else empty.
+    /// Where the policy needs ages: of each block, the sequence number at which the youngest of its data was
+    /// written. Else empty.
     youngest: Vec<u64>,
     /// When everything asked for so far is done.
     busy_until: Nanos,
@@ -113,12 +118,12 @@ impl Ftl<RamMedium> {
 }
 
 impl<M: Medium> Ftl<M> {
-    /// A drive on `medium`; one that holds data already has its mapping rebuilt from the OOB areas (counted as
-    /// [`Cause::Mapping`], before time starts).
+    /// A drive on `medium`; one that holds data already has its mapping rebuilt from the OOB areas (counted
+    /// as [`Cause::Mapping`], before time starts).
     ///
     /// # Errors
-    /// [`FlashError::Config`], [`FlashError::Corrupt`] where the medium holds what no FTL of this configuration
-    /// wrote, errors of the medium.
+    /// [`FlashError::Config`], [`FlashError::Corrupt`] where the medium holds what no FTL of this
+    /// configuration wrote, errors of the medium.
     pub fn with_medium(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
         let mut ftl = Ftl::blank(config, medium)?;
         ftl.rebuild(Nanos::ZERO)?;
@@ -247,9 +252,9 @@ impl<M: Medium> Ftl<M> {
         self.nand.pass(now);
     }
 
-    /// Reads a logical page, asked at `now`; returns its content and when it has arrived. A page that was never
-    /// written, or trimmed, is all zeros and takes no time at the flash. The host's reads ([`Cause::Host`]) go before whatever
-    /// their plane has not begun; others take idle time.
+    /// Reads a logical page, asked at `now`; returns its content and when it has arrived. A page that was
+    /// never written, or trimmed, is all zeros and takes no time at the flash. The host's reads
+    /// ([`Cause::Host`]) go before whatever their plane has not begun; others take idle time.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`], [`FlashError::Unreadable`], errors of the medium.
@@ -265,9 +270,9 @@ impl<M: Medium> Ftl<M> {
         Ok((page, done))
     }
 
-    /// Writes a logical page, asked at `now`; returns when the cells hold it. Where a plane has run low on free
-    /// blocks, a bounded part of its gc follows the write; only a drive without any free page makes a write wait for
-    /// gc.
+    /// Writes a logical page, asked at `now`; returns when the cells hold it. Where a plane has run low on
+    /// free blocks, a bounded part of its gc follows the write; only a drive without any free page makes a
+    /// write wait for gc.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life; errors of the medium.
@@ -290,8 +295,9 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// When the program of a page of the host's would be done that is ready at `now`, after `before` others that are not
-    /// issued yet: in the plane whose turn it would be, after what that has to do. Gc is not thought of.
+    /// When the program of a page of the host's would be done that is ready at `now`, after `before` others
+    /// that are not issued yet: in the plane whose turn it would be, after what that has to do. Gc is not
+    /// thought of.
     pub fn program_end(&self, now: Nanos, before: usize) -> Nanos {
         let planes = self.order.len();
         let at = (self.cursors[Stream::Host as usize] as usize + before) % planes;
@@ -299,8 +305,8 @@ impl<M: Medium> Ftl<M> {
         self.nand.program_end(now + round, self.order[at])
     }
 
-    /// The content of a logical page, taking no time and not counted: for checks, and for merges inside the drive
-    /// whose flash read has been accounted for elsewhere.
+    /// The content of a logical page, taking no time and not counted: for checks, and for merges inside the
+    /// drive whose flash read has been accounted for elsewhere.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`], errors of the medium.
@@ -327,9 +333,9 @@ impl<M: Medium> Ftl<M> {
         self.planes.iter().map(|p| p.free.len()).sum()
     }
 
-    /// Drops the content of `n` logical pages from `lpa` on: they read as zeros until written again. Changes the map
-    /// only, so it takes no time at the flash; if the map is then lost ([`Ftl::power_cycle`]), trimmed pages whose
-    /// old copies have not been erased are mapped again, with undefined content.
+    /// Drops the content of `n` logical pages from `lpa` on: they read as zeros until written again. Changes
+    /// the map only, so it takes no time at the flash; if the map is then lost ([`Ftl::power_cycle`]),
+    /// trimmed pages whose old copies have not been erased are mapped again, with undefined content.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life.
@@ -368,7 +374,8 @@ impl<M: Medium> Ftl<M> {
         Err(FlashError::Corrupt(format!("flash page {ppa} should hold page {l} but says {owner}")))
     }
 
-    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale.
+    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes
+    /// stale.
     #[inline]
     fn map(&mut self, l: u32, block: u32, ppa: u32) {
         let old = std::mem::replace(&mut self.l2p[l as usize], ppa + 1);

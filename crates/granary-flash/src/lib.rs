@@ -18,18 +18,20 @@
 //!   +------------+   +--------+   +- - - - - - -+
 //! ```
 //!
-//! Nothing here blocks: an access takes the instant at which it is issued and returns the instant at which it is
-//! done, by reserving time on the planes and buses that it needs. Content moves at once; only its time lies in the
-//! future.
+//! Nothing here blocks: an access takes the instant at which it is issued and returns the instant at which it
+//! is done, by reserving time on the planes and buses that it needs. Content moves at once; only its time
+//! lies in the future.
 //!
 //! Invariants: a logical page has at most one live physical page, whose OOB names it; every page that the FTL
-//! programs, reads or erases is counted once under one [`Cause`]; the same calls give the same times and the same
-//! placement.
+//! programs, reads or erases is counted once under one [`Cause`]; the same calls give the same times and the
+//! same placement.
 //!
-//! It does *not* know about hosts, links, DRAM caches or the write log (they are the firmware's), and it does *not*
-//! model the bits that an ECC corrects, read disturb, retention loss, multi-level cell page types or program/erase suspend.
+//! It does *not* know about hosts, links, DRAM caches or the write log (they are the firmware's), and it
+//! does *not* model the bits that an ECC corrects, read disturb, retention loss, multi-level cell page types
+//! or program/erase suspend.
 //!
-//! Source: ByteFS section 4.9 and Table 4 (page-level translation, page allocation and gc on 4 KiB flash pages).
+//! Source: ByteFS section 4.9 and Table 4 (page-level translation, page allocation and gc on 4 KiB flash
+//! pages).
 
 #![forbid(unsafe_code)]
 

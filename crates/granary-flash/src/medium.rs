@@ -7,8 +7,9 @@
 //!             ...
 //! ```
 //!
-//! The NAND array calls in keeping with the NAND's rules (it checks them itself), so a medium needs no checks of its
-//! own. Everything that survives power loss is in the medium: a NAND array can be opened on a filled one.
+//! The NAND array calls in keeping with the NAND's rules (it checks them itself), so a medium needs no checks
+//! of its own. Everything that survives power loss is in the medium: a NAND array can be opened on a filled
+//! one.
 //!
 //! It does *not* know time, mapping or faults.
 
@@ -27,7 +28,8 @@ pub struct BlockNo(pub u32);
 /// Out-of-band area of a flash page: which logical page it holds, and when it was programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oob {
-    /// Program sequence number, counted over the drive's life; of two copies of a page the higher is the newer.
+    /// Program sequence number, counted over the drive's life; of two copies of a page the higher is the
+    /// newer.
     pub seq: u64,
     /// Logical page, or [`Oob::NO_LPA`].
     pub lpa: u32,
@@ -51,8 +53,8 @@ pub struct BlockHeader {
 
 /// Stores flash pages with their OOB.
 ///
-/// All methods may fail with the error of the file behind the medium; one in memory never does. Blocks and pages are
-/// given by number and lie within the geometry that the medium was made for.
+/// All methods may fail with the error of the file behind the medium; one in memory never does. Blocks and
+/// pages are given by number and lie within the geometry that the medium was made for.
 pub trait Medium {
     /// The geometry that the medium was made for: (blocks, pages in each).
     fn shape(&self) -> (u32, u32);
@@ -63,8 +65,8 @@ pub trait Medium {
     /// Content and OOB of a programmed page.
     fn read(&self, block: BlockNo, page: u32) -> io::Result<(Page, Oob)>;
 
-    /// Content of a programmed page that should hold logical page `lpa`, and what its OOB says that it holds. A medium
-    /// without content may take the caller's word for it.
+    /// Content of a programmed page that should hold logical page `lpa`, and what its OOB says that it holds.
+    /// A medium without content may take the caller's word for it.
     #[inline]
     fn fetch(&self, block: BlockNo, page: u32, lpa: u32) -> io::Result<(Page, u32)> {
         let _ = lpa;
@@ -83,7 +85,8 @@ pub trait Medium {
         self.oob(block, page).map(|oob| oob.lpa)
     }
 
-    /// A programmed page will be read soon: brings what [`Medium::fetch`] looks up into the processor's cache.
+    /// A programmed page will be read soon: brings what [`Medium::fetch`] looks up into the processor's
+    /// cache.
     #[inline]
     fn touch(&self, block: BlockNo, page: u32) {
         std::hint::black_box(self.oob(block, page).is_ok());
@@ -101,9 +104,9 @@ pub trait Medium {
     /// Stores the next page of `block`: `page` is its header's `programmed`, which grows by one.
     fn program(&mut self, block: BlockNo, page: u32, content: &Page, oob: Oob) -> io::Result<()>;
 
-    /// Programs every page of an erased block: page i holds logical page `first.lpa + i * step`, with sequence number
-    /// `first.seq + i * step` and what `content` says of that logical page. The same as as many calls of
-    /// [`Medium::program`].
+    /// Programs every page of an erased block: page i holds logical page `first.lpa + i * step`, with
+    /// sequence number `first.seq + i * step` and what `content` says of that logical page. The same as as
+    /// many calls of [`Medium::program`].
     fn program_block(
         &mut self,
         block: BlockNo,
@@ -125,29 +128,30 @@ pub trait Medium {
     /// Marks `block` bad for good.
     fn mark_bad(&mut self, block: BlockNo) -> io::Result<()>;
 
-    /// Replaces the content of a programmed page, keeping its OOB. Real NAND cannot; power-fail modelling uses it to
-    /// undo a program that the power loss prevented.
+    /// Replaces the content of a programmed page, keeping its OOB. Real NAND cannot; power-fail modelling
+    /// uses it to undo a program that the power loss prevented.
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()>;
 
-    /// A programmed page holds logical page `lpa` from now on, says the P2L table: its OOB cannot. A medium that keeps the map
-    /// has to know.
+    /// A programmed page holds logical page `lpa` from now on, says the P2L table: its OOB cannot. A medium
+    /// that keeps the map has to know.
     fn rename(&mut self, block: BlockNo, page: u32, lpa: u32) {
         let _ = (block, page, lpa);
     }
 
-    /// A hint: the content of this programmed page is stale and may be dropped, at the latest when [`Medium::sync`]
-    /// is called (its OOB stays).
+    /// A hint: the content of this programmed page is stale and may be dropped, at the latest when
+    /// [`Medium::sync`] is called (its OOB stays).
     fn forget(&mut self, block: BlockNo, page: u32) {
         let _ = (block, page);
     }
 
-    /// This programmed page is stale, and its block is to be erased presently: nothing is gained by dropping its content,
-    /// but a medium that keeps the map has to know.
+    /// This programmed page is stale, and its block is to be erased presently: nothing is gained by dropping
+    /// its content, but a medium that keeps the map has to know.
     fn doomed(&mut self, block: BlockNo, page: u32) {
         let _ = (block, page);
     }
 
-    /// Makes everything durable on the machine that runs the emulation, and content that was to be forgotten is gone.
+    /// Makes everything durable on the machine that runs the emulation, and content that was to be forgotten
+    /// is gone.
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }

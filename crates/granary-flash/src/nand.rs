@@ -7,20 +7,22 @@
 //!   erase     plane  |======== tBERS ========|
 //! ```
 //!
-//! Reads take the first idle time of their plane; programs and erases go to its end, so that they happen in the order
-//! of their issue. A program's data crosses the bus just before its plane becomes free (cache program: one page register in
-//! front of the one that is being programmed), and the array reads on while a page that was read crosses the bus (cache
-//! read). Commands, addresses and status polls take no bus time. A read of a page whose program is still to come in time is
-//! not held up: the controller has the content, and the firmware serves such reads from its buffer.
+//! Reads take the first idle time of their plane; programs and erases go to its end, so that they happen in
+//! the order of their issue. A program's data crosses the bus just before its plane becomes free (cache
+//! program: one page register in front of the one that is being programmed), and the array reads on while a
+//! page that was read crosses the bus (cache read). Commands, addresses and status polls take no bus time. A
+//! read of a page whose program is still to come in time is not held up: the controller has the content, and
+//! the firmware serves such reads from its buffer.
 //!
 //! Dies without independent planes, or without cache operations, are timed by `nand/die.rs`.
 //!
-//! Invariants: the pages of a block are programmed once each and in order after an erase; a bad block is neither
-//! programmed nor erased; every operation is counted in [`NandStats`], failed ones too.
+//! Invariants: the pages of a block are programmed once each and in order after an erase; a bad block is
+//! neither programmed nor erased; every operation is counted in [`NandStats`], failed ones too.
 //!
 //! It does *not* know logical pages (the OOB is opaque to it) nor why it is accessed.
 //!
-//! Source: ByteFS Table 4 (40 us read, 60 us program per 4 KiB page); transfer over the channel as in FEMU and MQSim.
+//! Source: ByteFS Table 4 (40 us read, 60 us program per 4 KiB page); transfer over the channel as in FEMU
+//! and MQSim.
 
 use crate::config::{FtlConfig, Geometry};
 use crate::error::FlashError;
@@ -67,8 +69,8 @@ pub struct NandStats {
     pub bus_busy: Nanos,
 }
 
-/// Reads or programs that follow each other in one plane, each ready no earlier than the one before and with nothing else in
-/// between: their reservations need not be searched for anew.
+/// Reads or programs that follow each other in one plane, each ready no earlier than the one before and with
+/// nothing else in between: their reservations need not be searched for anew.
 pub(crate) struct Sequence {
     plane: u32,
     channel: u32,
@@ -172,7 +174,8 @@ impl<M: Medium> Nand<M> {
         })
     }
 
-    /// Takes up the larger geometry of `config`, for which the medium has its blocks already: planes behind the others.
+    /// Takes up the larger geometry of `config`, for which the medium has its blocks already: planes behind
+    /// the others.
     ///
     /// # Errors
     /// A medium of another shape, or one that cannot be read. Nothing has changed then.
@@ -191,8 +194,8 @@ impl<M: Medium> Nand<M> {
         Ok(())
     }
 
-    /// Time has come to `now`: no operation will be asked for an earlier instant, but by background gc, which looks back at idle
-    /// time. Returns to what it had come before.
+    /// Time has come to `now`: no operation will be asked for an earlier instant, but by background gc, which
+    /// looks back at idle time. Returns to what it had come before.
     #[inline]
     pub fn pass(&mut self, now: Nanos) -> Nanos {
         std::mem::replace(&mut self.now, now)
@@ -237,8 +240,8 @@ impl<M: Medium> Nand<M> {
         NandStats { plane_busy: sum(&self.planes), bus_busy: sum(&self.buses), ..self.stats }
     }
 
-    /// The part of [`NandStats::plane_busy`] and [`NandStats::bus_busy`] that lies after `now`. Of planes that wait for each other
-    /// ([`PlaneMode`]) one stands for its die.
+    /// The part of [`NandStats::plane_busy`] and [`NandStats::bus_busy`] that lies after `now`. Of planes
+    /// that wait for each other ([`PlaneMode`]) one stands for its die.
     pub fn ahead(&self, now: Nanos) -> (Nanos, Nanos) {
         let sum = |t: &[Timeline]| Nanos(t.iter().map(|t| t.ahead(now).0).sum());
         (sum(&self.planes), sum(&self.buses))
@@ -257,8 +260,8 @@ impl<M: Medium> Nand<M> {
         self.faults.is_some()
     }
 
-    /// Reads the OOB of every programmed page of a block, in page order: each page takes a whole page read in its
-    /// plane but only the OOB crosses the bus. Returns when the last one has arrived.
+    /// Reads the OOB of every programmed page of a block, in page order: each page takes a whole page read in
+    /// its plane but only the OOB crosses the bus. Returns when the last one has arrived.
     ///
     /// # Errors
     /// Errors of the medium.

@@ -6,17 +6,18 @@
 //!                       fill: first gap that the work fits into               ^ horizon: append
 //! ```
 //!
-//! A page's read occupies its plane first and its bus afterwards, so the bus is reserved for a later instant than the
-//! call's. With plain first-come-first-served reservations (`granary_sim::Server`) the bus would idle until then, and
-//! the reads of one channel would finish in the order of their issue, whatever their planes do. A flash controller
-//! serves whoever is ready: `fill` gives idle time away that earlier reservations left.
+//! A page's read occupies its plane first and its bus afterwards, so the bus is reserved for a later instant
+//! than the call's. With plain first-come-first-served reservations (`granary_sim::Server`) the bus would
+//! idle until then, and the reads of one channel would finish in the order of their issue, whatever their
+//! planes do. A flash controller serves whoever is ready: `fill` gives idle time away that earlier
+//! reservations left.
 //!
-//! Work that is *urgent* (a host's read) goes before what has not begun, where the timeline keeps what it has reserved
-//! ([`Timeline::with_queue`], timeline/queue.rs).
+//! Work that is *urgent* (a host's read) goes before what has not begun, where the timeline keeps what it has
+//! reserved ([`Timeline::with_queue`], timeline/queue.rs).
 //!
-//! Invariants: reservations never overlap; only urgent work moves others, and only to later; gaps are sorted, disjoint and end
-//! before the horizon. Nothing is forgotten that lies after the instant of [`Timeline::pass`], up to [`MOST`] gaps.
-//! It does *not* interrupt: work that has begun stays where it is.
+//! Invariants: reservations never overlap; only urgent work moves others, and only to later; gaps are sorted,
+//! disjoint and end before the horizon. Nothing is forgotten that lies after the instant of
+//! [`Timeline::pass`], up to [`MOST`] gaps. It does *not* interrupt: work that has begun stays where it is.
 
 mod gaps;
 mod queue;
@@ -28,8 +29,9 @@ use queue::Queue;
 
 /// Gaps, and reservations of a queue, at which those that have passed are forgotten.
 const FEW: usize = 32;
-/// Gaps, and reservations of a queue, that are remembered: pages of 16 MiB, a whole write buffer, on a single bus. Only
-/// who reserves very far ahead, or without saying what has passed, has more; then the older half is forgotten.
+/// Gaps, and reservations of a queue, that are remembered: pages of 16 MiB, a whole write buffer, on a single
+/// bus. Only who reserves very far ahead, or without saying what has passed, has more; then the older half is
+/// forgotten.
 const MOST: usize = 4096;
 
 /// The reserved time of a resource that does one thing at a time.
@@ -72,8 +74,9 @@ impl Timeline {
         self.append_as(ready, len, false)
     }
 
-    /// [`Timeline::append`] of `count` pieces of work of `len`, the first at `ready`, each `distance` after the one before, which is
-    /// done by then, as is everything else; of all but the last that time has passed.
+    /// [`Timeline::append`] of `count` pieces of work of `len`, the first at `ready`, each `distance` after
+    /// the one before, which is done by then, as is everything else; of all but the last that time has
+    /// passed.
     pub fn append_each(&mut self, ready: Nanos, len: Nanos, distance: Nanos, count: u64) {
         debug_assert!(self.horizon <= ready.0 && len <= distance && self.queue.is_none());
         let Some(others) = count.checked_sub(1) else { return };
@@ -95,8 +98,8 @@ impl Timeline {
         self.account(start, len.0, urgent)
     }
 
-    /// Reserves `len` as early as possible from `ready` on: in the first remembered gap that has room, else at the
-    /// end.
+    /// Reserves `len` as early as possible from `ready` on: in the first remembered gap that has room, else
+    /// at the end.
     #[inline]
     pub fn fill(&mut self, ready: Nanos, len: Nanos) -> Span {
         self.fill_as(ready, len, false)
@@ -114,9 +117,10 @@ impl Timeline {
         self.append_as(ready, len, urgent)
     }
 
-    /// Reserves `len` from `ready` on for urgent work: before everything that has not begun by then and is not urgent, which moves
-    /// to later as far as the idle time between does not take it up. What those who asked for it were told stays as it was: they
-    /// are wrong by the urgent work that has passed them. Without a queue it is [`Timeline::fill`].
+    /// Reserves `len` from `ready` on for urgent work: before everything that has not begun by then and is
+    /// not urgent, which moves to later as far as the idle time between does not take it up. What those who
+    /// asked for it were told stays as it was: they are wrong by the urgent work that has passed them.
+    /// Without a queue it is [`Timeline::fill`].
     #[inline]
     pub fn urgent(&mut self, ready: Nanos, len: Nanos) -> Span {
         if ready.0 < self.horizon
@@ -164,8 +168,9 @@ impl Timeline {
         self.gaps.seek(ready.0 + len.0);
     }
 
-    /// The same reservation as [`Timeline::fill`] for work of a sequence: all of one length, each ready no earlier than the one
-    /// before, and no other reservation since [`Timeline::begin`]. The search goes on where it ended.
+    /// The same reservation as [`Timeline::fill`] for work of a sequence: all of one length, each ready no
+    /// earlier than the one before, and no other reservation since [`Timeline::begin`]. The search goes on
+    /// where it ended.
     #[inline(always)]
     pub(crate) fn fill_on(&mut self, ready: Nanos, len: Nanos) -> Span {
         if let Some(start) = self.cut_on(ready.0, len.0) {
@@ -175,8 +180,8 @@ impl Timeline {
         self.append(ready, len)
     }
 
-    /// Takes the first `len` from `ready` on out of the first gap that has room, from where the last search ended; returns when they
-    /// begin.
+    /// Takes the first `len` from `ready` on out of the first gap that has room, from where the last search
+    /// ended; returns when they begin.
     #[inline(always)]
     fn cut_on(&mut self, ready: u64, len: u64) -> Option<u64> {
         while let Some((gap_start, gap_end)) = self.gaps.next(ready + len) {
@@ -201,8 +206,8 @@ impl Timeline {
         Nanos(self.busy)
     }
 
-    /// The part of [`Timeline::busy`] that lies after `now`. Idle time shorter than the shortest work counts as reserved, and so does
-    /// what [`Timeline::hold`] keeps free.
+    /// The part of [`Timeline::busy`] that lies after `now`. Idle time shorter than the shortest work counts
+    /// as reserved, and so does what [`Timeline::hold`] keeps free.
     pub fn ahead(&self, now: Nanos) -> Nanos {
         if self.horizon <= now.0 {
             return Nanos::ZERO;

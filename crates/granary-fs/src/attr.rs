@@ -216,8 +216,9 @@ impl Attr {
         if self.kind == FileKind::Dir { 0 } else { self.nlink.saturating_sub(1) }
     }
 
-    /// What fallocate of a range that ends at byte `end` changes, at `now`; whether the file grew. Both times, also where it
-    /// reserves what is there: Linux's file systems call `file_modified` first, whatever is asked for.
+    /// What fallocate of a range that ends at byte `end` changes, at `now`; whether the file grew. Both
+    /// times, also where it reserves what is there: Linux's file systems call `file_modified` first, whatever
+    /// is asked for.
     pub fn allocated(&mut self, how: Allocate, end: u64, now: Time) -> bool {
         let grows = how.grows() && end > self.size;
         if grows {

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   crates/granary-NAME/src/entry.rs       pub const ENTRY: FsEntry     the file system describes itself
-//!   crates/granary-testbed/src/registry.rs a list of them               runs, mounts, images, reports, crash tests, soaks
+//!   crates/granary-testbed/src/registry.rs a list of them               runs, mounts, images, reports, crash
+//!                                                                       tests, soaks
 //! ```
 //!
-//! Options are [`Options`] outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash
-//! case. Only the file system knows their meaning, defaults and ranges.
+//! Options are [`Options`] outside of their file system: `[fs.SECTION]` of a testbed, of an image's header,
+//! of a crash case. Only the file system knows their meaning, defaults and ranges.
 
 use crate::checkpoints::{CheckpointCall, Checkpoints};
 use crate::error::Result;
@@ -30,7 +31,8 @@ pub struct FsEntry {
     pub needs: &'static [Need],
     /// Its SSD runs the ByteFS write-log firmware; else the page-cache firmware (ByteFS section 5.1).
     pub write_log: bool,
-    /// What it is stacked on, if anything: that is made and mounted before it, on the SSD, and handed over as [`Mount::lower`].
+    /// What it is stacked on, if anything: that is made and mounted before it, on the SSD, and handed over as
+    /// [`Mount::lower`].
     pub below: Option<&'static FsEntry>,
     /// Its mount options; `None`: it has none.
     pub options: Option<OptionsEntry>,
@@ -62,8 +64,8 @@ pub struct OptionsEntry {
     pub refusal: fn(&dyn Options) -> Option<(&'static str, String)>,
 }
 
-/// A complete section of options: every key with its value. A key that is left out because others say what its
-/// value is has none.
+/// A complete section of options: every key with its value. A key that is left out because others say what
+/// its value is has none.
 pub type Complete = Box<dyn erased_serde::Serialize>;
 
 /// Reads a section of the type `T`, as [`OptionsEntry::read`] does.
@@ -138,7 +140,8 @@ impl FsEntry {
         }
     }
 
-    /// Makes an empty file system, what is below first. `options`: of `mkfs`, for this one and for those below.
+    /// Makes an empty file system, what is below first. `options`: of `mkfs`, for this one and for those
+    /// below.
     ///
     /// # Errors
     /// The file systems'.
@@ -168,8 +171,8 @@ pub fn ssd_of(devices: &Devices) -> Devices {
     ssd.map_or_else(Devices::none, |(_, drive)| Devices::ssd(drive.clone()))
 }
 
-/// How crash tests set up a file system: everything small, so that logs are cleaned, journals wrap, caches evict and
-/// cleaning runs within some milliseconds.
+/// How crash tests set up a file system: everything small, so that logs are cleaned, journals wrap, caches
+/// evict and cleaning runs within some milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashCase {
     /// The name, as `cargo xtask soak --fs` takes it.
@@ -180,8 +183,9 @@ pub struct CrashCase {
     pub mount: &'static [&'static str],
     /// Memory for metadata blocks.
     pub metadata_cache: Bytes,
-    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
-    /// fsynced under one of its two names says nothing of it, nor does what had the old name earlier and is back.
+    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made
+    /// later and fsynced under one of its two names says nothing of it, nor does what had the old name
+    /// earlier and is back.
     pub renames_are_whole: bool,
     /// Whether a file's times are as durable as its data.
     pub times_are_durable: bool,
@@ -189,23 +193,25 @@ pub struct CrashCase {
     pub every_call_is_durable: bool,
     /// Whether a file can have another inode number after the next mount.
     pub inodes_may_change: bool,
-    /// Structures of which each byte has a checksum: a flipped bit or an unreadable page in them never passes for the truth. The mount,
-    /// `check()` or a call tells of it, or nothing is another than it was.
+    /// Structures of which each byte has a checksum: a flipped bit or an unreadable page in them never passes
+    /// for the truth. The mount, `check()` or a call tells of it, or nothing is another than it was.
     pub checked: &'static [Structure],
     /// Whether it grows when its drive has become larger ([`Space::grow`](crate::Space::grow)).
     pub grows: bool,
-    /// Whether a write that a power failure meets is old or new in each page of 4 KiB: no page has a part of it.
+    /// Whether a write that a power failure meets is old or new in each page of 4 KiB: no page has a part of
+    /// it.
     pub pages_are_whole: bool,
     /// Whether it survives that pages which no FLUSH covers get to the medium in part, by sectors of 512 B.
     /// Others rely on writes of 4 KiB that are whole.
     pub survives_torn_pages: bool,
-    /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate reserved.
+    /// Whether a file that has been cut has no blocks beyond its end after recovery, but those that fallocate
+    /// reserved.
     pub cuts_are_finished: bool,
 }
 
 impl CrashCase {
-    /// The defaults, 512 KiB for metadata, whole renames, durable times, calls that fsync makes durable, lasting inode numbers,
-    /// pages that may be torn.
+    /// The defaults, 512 KiB for metadata, whole renames, durable times, calls that fsync makes durable,
+    /// lasting inode numbers, pages that may be torn.
     pub const fn plain(name: &'static str) -> CrashCase {
         CrashCase {
             name,

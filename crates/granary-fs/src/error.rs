@@ -78,7 +78,8 @@ pub enum FsError {
     /// Devices, or layers, that do not belong together; the text says what does.
     #[error("{0}")]
     Mismatch(String),
-    /// The kernel's part of a file system has taken a file away from this process; the text says which, and why.
+    /// The kernel's part of a file system has taken a file away from this process; the text says which, and
+    /// why.
     #[error("{0}")]
     Revoked(String),
     /// The media holds something that no correct file system wrote; the text is the evidence.

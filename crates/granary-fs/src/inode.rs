@@ -1,7 +1,8 @@
 //! [`Inode`]: an inode in memory, shared by the vfs and the file system.
 //!
 //! ```text
-//!   rwsem      held by the vfs: exclusively while the inode's content or (for a directory) its entries change,
+//!   rwsem      held by the vfs: exclusively while the inode's content or (for a directory) its entries
+//!              change,
 //!              shared while they are read. Order: parent before child; two directories by inode number.
 //!   attr       the attributes; short lock, never held across a wait
 //!   private    the file system's own part, made by load_inode/create
@@ -51,8 +52,8 @@ impl Inode {
         look(&self.attr.lock())
     }
 
-    /// Changes the attributes in memory. The file system calls this in the same transaction in which it persists the
-    /// change; the vfs never does on its own.
+    /// Changes the attributes in memory. The file system calls this in the same transaction in which it
+    /// persists the change; the vfs never does on its own.
     pub fn update<T>(&self, change: impl FnOnce(&mut Attr) -> T) -> T {
         let mut attr = self.attr.lock();
         let before = watch::watcher().map(|watcher| (watcher, *attr));
@@ -63,8 +64,9 @@ impl Inode {
         done
     }
 
-    /// Tells the watcher of a change that nobody can have seen, because the attributes are locked. Of directories every change may
-    /// matter to who walks a path: access control lists change with nothing but a time, which may be the same.
+    /// Tells the watcher of a change that nobody can have seen, because the attributes are locked. Of
+    /// directories every change may matter to who walks a path: access control lists change with nothing but
+    /// a time, which may be the same.
     #[cold]
     fn tell(&self, before: &Attr, new: &Attr, watcher: &dyn Watcher) {
         let rights = |a: &Attr| (a.mode, a.uid, a.gid, a.flags);
@@ -85,7 +87,8 @@ impl Inode {
         self.private.downcast_ref().expect("the inode belongs to this file system")
     }
 
-    /// The file system's private part will be used soon: its lines are fetched into the processor's cache together.
+    /// The file system's private part will be used soon: its lines are fetched into the processor's cache
+    /// together.
     #[inline]
     pub fn prefetch_private(&self) {
         /// Lines; what lies behind them can wait.

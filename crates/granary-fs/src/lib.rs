@@ -7,8 +7,9 @@
 //!        |  Port                                                          granary-device
 //! ```
 //!
-//! Begin with [`FileSystem`]'s module: locks, rules. `granary-kit` has what several file systems share; `docs/ADDING.md`
-//! leads through a file system of one's own. This crate does *not* know the vfs, a page cache, any format of options.
+//! Begin with [`FileSystem`]'s module: locks, rules. `granary-kit` has what several file systems share;
+//! `docs/ADDING.md` leads through a file system of one's own. This crate does *not* know the vfs, a page
+//! cache, any format of options.
 
 mod attr;
 mod checkpoints;
@@ -46,8 +47,8 @@ pub const NAME_MAX: usize = 255;
 /// Longest path in bytes, terminator included (PATH_MAX on Linux).
 pub const PATH_MAX: usize = 4096;
 
-/// Whether a path can have this name. Programs are told of no other, which damaged media may have: they would go
-/// elsewhere with it. The file system's check finds it.
+/// Whether a path can have this name. Programs are told of no other, which damaged media may have: they would
+/// go elsewhere with it. The file system's check finds it.
 pub fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0))
 }

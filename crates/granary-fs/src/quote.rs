@@ -8,8 +8,9 @@
 //!   a byte of no UTF-8  'a'$'\377'
 //! ```
 //!
-//! The style is GNU ls's on a terminal (`--quoting-style=shell-escape`). Characters that turn the direction of text or take no
-//! place are escaped, too: they are printable there, and can make one name look like another.
+//! The style is GNU ls's on a terminal (`--quoting-style=shell-escape`). Characters that turn the direction
+//! of text or take no place are escaped, too: they are printable there, and can make one name look like
+//! another.
 //!
 //! Source: GNU coreutils manual, "Formatting the file names"; gnulib, quotearg.c, shell_escape_quoting_style.
 

@@ -5,11 +5,12 @@
 //!   change of a name       begins ── the name cache ── ended
 //! ```
 //!
-//! These are the only two ways: every file system changes attributes through [`Inode::update`](crate::Inode::update), and a name that
-//! the name cache does not know is looked up under its directory's lock, which who changes it holds until the cache says so.
+//! These are the only two ways: every file system changes attributes through
+//! [`Inode::update`](crate::Inode::update), and a name that the name cache does not know is looked up under
+//! its directory's lock, which who changes it holds until the cache says so.
 //!
-//! One watcher for the process: the processes of mounts have one, simulations none. Contents it does *not* tell of; who watches serves
-//! all that can change them.
+//! One watcher for the process: the processes of mounts have one, simulations none. Contents it does *not*
+//! tell of; who watches serves all that can change them.
 
 use crate::attr::Ino;
 use std::sync::OnceLock;

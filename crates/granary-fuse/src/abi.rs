@@ -6,8 +6,8 @@
 //!          <── OutHeader, error -errno            <── OutHeader, unique 0, error = code | notification
 //! ```
 //!
-//! Numbers are in the machine's byte order; structures are padded to 8 bytes. Times are seconds since 1970, negative
-//! before, and nanoseconds that count forwards from there.
+//! Numbers are in the machine's byte order; structures are padded to 8 bytes. Times are seconds since 1970,
+//! negative before, and nanoseconds that count forwards from there.
 //!
 //! Source: `include/uapi/linux/fuse.h`, the structures `fuse_*` of the same names.
 #![allow(missing_docs)] // fields and flags have the kernel's names
@@ -21,7 +21,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const MAJOR: u32 = 7;
 /// FUSE_KERNEL_MINOR_VERSION.
 pub const MINOR: u32 = 38;
-/// From 7.23 on (Linux 3.15) the structures have the lengths that are used here, the reply to INIT among them.
+/// From 7.23 on (Linux 3.15) the structures have the lengths that are used here, the reply to INIT among
+/// them.
 pub const OLDEST_MINOR: u32 = 23;
 
 macro_rules! wire {

@@ -1,8 +1,10 @@
 //! FUSE_DEV_IOC_CLONE: another open `/dev/fuse` for the same mount.
 //!
-//! The kernel keeps a list of requests under way for each of them, so threads that have their own do not meet at one lock.
+//! The kernel keeps a list of requests under way for each of them, so threads that have their own do not meet
+//! at one lock.
 //!
-//! Source: `include/uapi/linux/fuse.h`, "Device ioctls"; `fuse_dev_ioctl_clone` of `fs/fuse/dev.c` (Linux 4.2).
+//! Source: `include/uapi/linux/fuse.h`, "Device ioctls"; `fuse_dev_ioctl_clone` of `fs/fuse/dev.c`
+//! (Linux 4.2).
 #![allow(unsafe_code)] // an ioctl
 
 use rustix::fd::{AsRawFd, BorrowedFd};

@@ -2,7 +2,8 @@
 //!
 //! Invariant: whoever has a [`crate::Reply`] keeps the device that it goes to open.
 //!
-//! Source: `fuse_dev_do_read` and `fuse_dev_do_write` of the kernel's `fs/fuse/dev.c`: which error means what.
+//! Source: `fuse_dev_do_read` and `fuse_dev_do_write` of the kernel's `fs/fuse/dev.c`: which error means
+//! what.
 
 use crate::NodeId;
 use crate::abi::{
@@ -24,7 +25,8 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Device(OwnedFd);
 
-/// Where a thread reads its requests, one after the other: whole pages, the largest write and what comes before it.
+/// Where a thread reads its requests, one after the other: whole pages, the largest write and what comes
+/// before it.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     len: usize,
@@ -108,8 +110,8 @@ impl Device {
 pub struct Notifier(pub(crate) Arc<Device>);
 
 impl Notifier {
-    /// Makes it write back what was changed of these bytes of a node through mappings, and drop the pages and the attributes.
-    /// Returns when the requests that this causes are answered. `len` 0 or less: to the end.
+    /// Makes it write back what was changed of these bytes of a node through mappings, and drop the pages and
+    /// the attributes. Returns when the requests that this causes are answered. `len` 0 or less: to the end.
     ///
     /// # Errors
     /// The kernel's; that it does not know the node is none.
@@ -127,7 +129,8 @@ impl Notifier {
         self.tell(NOTIFY_INVAL_ENTRY, what.as_bytes(), &[name, b"\0"])
     }
 
-    /// Gives it bytes of a file, the last of which may lie beyond the end that it knows: it then knows the new end.
+    /// Gives it bytes of a file, the last of which may lie beyond the end that it knows: it then knows the
+    /// new end.
     ///
     /// # Errors
     /// The kernel's; that it does not know the node is none.

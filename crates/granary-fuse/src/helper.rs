@@ -1,7 +1,9 @@
-//! `fusermount3`, the set-user-ID program of the fuse3 package, which mounts and unmounts for users other than root.
+//! `fusermount3`, the set-user-ID program of the fuse3 package, which mounts and unmounts for users other
+//! than root.
 //!
 //! ```text
-//!   fusermount3 -o fsname=..,subtype=..,.. -- DIR      its standard input is one end of a socket, and it is told so
+//!   fusermount3 -o fsname=..,subtype=..,.. -- DIR      its standard input is one end of a socket, and it is
+//!                                                      told so
 //!        └─ opens /dev/fuse, mounts, and sends the open file through the socket (SCM_RIGHTS)
 //! ```
 //!
@@ -22,7 +24,8 @@ const PROGRAMS: [&str; 2] = ["fusermount3", "fusermount"];
 /// Mounts.
 ///
 /// # Errors
-/// `NotFound` where there is no such program, `PermissionDenied` where it may not let others in; what it says.
+/// `NotFound` where there is no such program, `PermissionDenied` where it may not let others in; what it
+/// says.
 pub(crate) fn mount(dir: &Path, config: &MountConfig) -> io::Result<Device> {
     let mut missing = ErrorKind::NotFound.into();
     for program in PROGRAMS {

@@ -1,16 +1,19 @@
 //! The first request: what kernel and server agree on.
 //!
 //! ```text
-//!   kernel: INIT { its version, all that it can do }      ours newer or equal, 7.23 at least: agreed, with what both have
-//!                                                         a major version beyond ours: ours is told, it asks again
+//!   kernel: INIT { its version, all that it can do }      ours newer or equal, 7.23 at least: agreed, with
+//!                                                         what both have
+//!                                                         a major version beyond ours: ours is told, it asks
+//!                                                         again
 //!                                                         older: EPROTO, and the mount fails
 //! ```
 //!
-//! Asked for in any case: asynchronous reads, writes of more than a page, requests of as many pages as the largest write takes.
-//! Times are exact to the nanosecond. What the kernel cannot do it goes without, only slower.
+//! Asked for in any case: asynchronous reads, writes of more than a page, requests of as many pages as the
+//! largest write takes. Times are exact to the nanosecond. What the kernel cannot do it goes without, only
+//! slower.
 //!
-//! Source: `include/uapi/linux/fuse.h`, "Version negotiation", `fuse_init_in`, `fuse_init_out`; `process_init_reply` of
-//! `fs/fuse/inode.c`.
+//! Source: `include/uapi/linux/fuse.h`, "Version negotiation", `fuse_init_in`, `fuse_init_out`;
+//! `process_init_reply` of `fs/fuse/inode.c`.
 
 use crate::abi::{InitFlags, InitIn, InitOut, MAJOR, MINOR, OLDEST_MINOR};
 use crate::device::{Buffer, Device};

@@ -1,4 +1,5 @@
-//! The kernel's FUSE protocol: requests decoded, replies encoded, a session that serves `/dev/fuse` with N threads.
+//! The kernel's FUSE protocol: requests decoded, replies encoded, a session that serves `/dev/fuse` with N
+//! threads.
 //!
 //! ```text
 //!   abi.rs       what lies on the wire: structures, numbers of requests, flags
@@ -10,12 +11,12 @@
 //!   session.rs   threads:  read ──> Request ──> Server::serve(request, reply) ── now or later, from any thread ──> reply
 //! ```
 //!
-//! Invariants: (1) every request is answered exactly once: a [`Reply`] that is dropped says EIO; (2) no bytes of a request
-//! can make it panic; (3) what was let go of ([`Server::forget`]) is never answered.
+//! Invariants: (1) every request is answered exactly once: a [`Reply`] that is dropped says EIO; (2) no bytes
+//! of a request can make it panic; (3) what was let go of ([`Server::forget`]) is never answered.
 //!
-//! It contains nothing of a file system, and what it does *not* know of the protocol is answered ENOSYS, which the kernel takes
-//! for "no such call": locks, ioctl, poll, bmap, `copy_file_range`, `syncfs`, CUSE, DAX, splice, io_uring. An interrupt is
-//! answered so, too: requests run to their end.
+//! It contains nothing of a file system, and what it does *not* know of the protocol is answered ENOSYS,
+//! which the kernel takes for "no such call": locks, ioctl, poll, bmap, `copy_file_range`, `syncfs`, CUSE,
+//! DAX, splice, io_uring. An interrupt is answered so, too: requests run to their end.
 //!
 //! Source: the kernel's `include/uapi/linux/fuse.h` (7.38) and what `fs/fuse` makes of it.
 

@@ -27,8 +27,8 @@ impl Listing {
         Listing { bytes: Vec::new(), most: most as usize }
     }
 
-    /// Adds an entry: the inode's number, the position after it, the kind (bits 12 to 15 of a mode), the name. Returns whether
-    /// there was room.
+    /// Adds an entry: the inode's number, the position after it, the kind (bits 12 to 15 of a mode), the
+    /// name. Returns whether there was room.
     pub fn add(&mut self, ino: u64, next: u64, kind: u32, name: &[u8]) -> bool {
         self.put(None, ino, next, kind, name)
     }

@@ -67,7 +67,8 @@ impl MountConfig {
 /// Mounts on a directory.
 ///
 /// # Errors
-/// `PermissionDenied` and `NotFound` where neither root mounts nor a helper; anything else that the system says.
+/// `PermissionDenied` and `NotFound` where neither root mounts nor a helper; anything else that the system
+/// says.
 pub(crate) fn mount(dir: &Path, config: &MountConfig) -> io::Result<Device> {
     let device = Device::open()?;
     let data = format!(

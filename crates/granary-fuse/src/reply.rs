@@ -4,8 +4,8 @@
 //!   OutHeader (on the stack) | structure (on the stack) | data, from where it lies   ──> one writev
 //! ```
 //!
-//! Invariants: (1) sending takes the reply; (2) one that is dropped (a panic, an early return) says EIO; (3) what the kernel
-//! does not take (too long, say) it is told of as EIO, so that nobody waits for ever.
+//! Invariants: (1) sending takes the reply; (2) one that is dropped (a panic, an early return) says EIO; (3)
+//! what the kernel does not take (too long, say) it is told of as EIO, so that nobody waits for ever.
 //!
 //! It does not know which kind of answer its request wants.
 //!

@@ -9,7 +9,8 @@
 //!
 //! It does not judge what is asked: an empty name, an unknown flag are the server's to refuse.
 //!
-//! Source: `include/uapi/linux/fuse.h`, `fuse_in_header` and the `fuse_*_in` structures; the order of names is that of `fs/fuse`.
+//! Source: `include/uapi/linux/fuse.h`, `fuse_in_header` and the `fuse_*_in` structures; the order of names
+//! is that of `fs/fuse`.
 
 mod parse;
 
@@ -126,8 +127,8 @@ pub enum Op<'a> {
         size: u32,
         flags: u32,
     },
-    /// `cached`: written back from the kernel's page cache, so handle and flags are some that the file is open with. `kill`: the
-    /// caller may not keep set-ID bits.
+    /// `cached`: written back from the kernel's page cache, so handle and flags are some that the file is
+    /// open with. `kill`: the caller may not keep set-ID bits.
     Write {
         handle: Handle,
         offset: u64,
@@ -202,7 +203,8 @@ pub enum Op<'a> {
         offset: i64,
         whence: u32,
     },
-    /// `data`: what the caller's structure holds, where the number says that it is read; `room`: how much of one is to be answered.
+    /// `data`: what the caller's structure holds, where the number says that it is read; `room`: how much of
+    /// one is to be answered.
     Ioctl {
         cmd: u32,
         data: &'a [u8],
@@ -297,7 +299,8 @@ impl Kept {
 }
 
 impl Op<'_> {
-    /// Whether the kernel asks this on nobody's behalf, too: with the user of whoever happens to run, or root.
+    /// Whether the kernel asks this on nobody's behalf, too: with the user of whoever happens to run, or
+    /// root.
     pub(crate) fn is_the_kernels(&self) -> bool {
         matches!(
             self,

@@ -7,8 +7,9 @@
 //!   dropped, either of them: unmounted, if it is mounted still
 //! ```
 //!
-//! Invariants: (1) each request is read by one thread, which serves it whole or hands its [`Reply`] on; (2) unless others are
-//! allowed to enter, only the user who mounted is served; what the kernel asks by itself always is.
+//! Invariants: (1) each request is read by one thread, which serves it whole or hands its [`Reply`] on; (2)
+//! unless others are allowed to enter, only the user who mounted is served; what the kernel asks by itself
+//! always is.
 //!
 //! Source: `fs/fuse/dev.c` of the kernel.
 
@@ -26,8 +27,8 @@ use std::thread::{Builder, JoinHandle};
 
 /// What answers requests, from several threads at once.
 pub trait Server: Send + Sync + 'static {
-    /// Answers a request, at once or later. Never one of [`Op::Forget`], [`Op::BatchForget`], [`Op::Init`], [`Op::Interrupt`],
-    /// [`Op::Destroy`] or [`Op::Unknown`].
+    /// Answers a request, at once or later. Never one of [`Op::Forget`], [`Op::BatchForget`], [`Op::Init`],
+    /// [`Op::Interrupt`], [`Op::Destroy`] or [`Op::Unknown`].
     fn serve(&self, request: &Request<'_>, reply: Reply);
 
     /// The kernel gives lookups back, each of which an entry in a reply had given it.

@@ -35,7 +35,8 @@ pub fn one(kind: Kind, bytes: &[u8]) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| kind.run(bytes))).err().map(|panic| panic_text(&*panic))
 }
 
-/// Runs inputs of these numbers; an input that does not end, or takes all memory, ends the process and says its number.
+/// Runs inputs of these numbers; an input that does not end, or takes all memory, ends the process and says
+/// its number.
 pub fn campaign(kind: Kind, numbers: Range<u64>) -> Vec<Finding> {
     let (seeds, watch) = (kind.seeds(), Watch::new());
     let mut found = Vec::new();

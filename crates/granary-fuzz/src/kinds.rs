@@ -69,7 +69,8 @@ impl Kind {
         matches!(self, Kind::Filebench | Kind::Fio | Kind::Testbed | Kind::Trace)
     }
 
-    /// Does with the bytes what the house does with such input. Errors are welcome; nothing else may come of it.
+    /// Does with the bytes what the house does with such input. Errors are welcome; nothing else may come of
+    /// it.
     pub fn run(self, bytes: &[u8]) {
         match self {
             Kind::Filebench => text::filebench(bytes),

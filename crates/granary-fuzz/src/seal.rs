@@ -5,10 +5,10 @@
 //!   after    [ ..changed. | crc'| .... ]   the same CRC of what is there now
 //! ```
 //!
-//! So one mechanism gets past the checksums of all formats whose sums lie in the unit that they cover, and a new format
-//! needs no line here. A unit has one of some sizes, and its sum is at any word of it. The sum covers the bytes before it, those behind
-//! it, or both; its own place counts as zero or not at all. It begins with nothing, with the number of the block, or with that of the
-//! line on the drive.
+//! So one mechanism gets past the checksums of all formats whose sums lie in the unit that they cover, and a
+//! new format needs no line here. A unit has one of some sizes, and its sum is at any word of it. The sum
+//! covers the bytes before it, those behind it, or both; its own place counts as zero or not at all. It
+//! begins with nothing, with the number of the block, or with that of the line on the drive.
 
 use granary_units::PAGE_SIZE;
 
@@ -84,7 +84,8 @@ impl Seal {
     }
 }
 
-/// The seals of the units of block `number` that were changed from `before` to `after`: those that held before.
+/// The seals of the units of block `number` that were changed from `before` to `after`: those that held
+/// before.
 pub fn broken(number: u64, before: &Block, after: &Block) -> Vec<Seal> {
     let mut found = Vec::new();
     for unit in UNITS {

@@ -1,5 +1,5 @@
-//! [`Watch`]: bounds of each input in time and memory. An input that does not come to its end cannot be ended from within:
-//! the process says which one it was and aborts.
+//! [`Watch`]: bounds of each input in time and memory. An input that does not come to its end cannot be ended
+//! from within: the process says which one it was and aborts.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;

@@ -103,8 +103,8 @@ impl Host {
 }
 
 impl Attributes for HostDir {
-    /// As the host has no call for all at once: the size first, which may find no space. After an error later on the attributes in
-    /// memory are what the host has.
+    /// As the host has no call for all at once: the size first, which may find no space. After an error later
+    /// on the attributes in memory are what the host has.
     fn setattr(&self, _call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         self.may_change()?;
         let done = of(inode).set(set, inode.view(|a| a.mode));

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   in memory          path: O_PATH descriptor        bytes: opened through /proc/self/fd when first wanted
-//!   left memory        place: (directory, name) where it was last seen; opened again from there, if it is the same file
+//!   left memory        place: (directory, name) where it was last seen; opened again from there, if it is
+//!                      the same file
 //!   no place is known  (made without a name, or the name that was known is gone): the descriptor stays
 //! ```
 
@@ -211,8 +212,8 @@ impl Host {
         self.leaving_times(|how| rustix::fs::openat(&*path, c".", flags | how, Mode::empty()).map_err(error))
     }
 
-    /// Opens it so that reading leaves the access time, where it is to stay and this process may ask for that: the owner and the
-    /// superuser may.
+    /// Opens it so that reading leaves the access time, where it is to stay and this process may ask for
+    /// that: the owner and the superuser may.
     fn leaving_times(&self, open: impl Fn(OFlags) -> Result<OwnedFd>) -> Result<OwnedFd> {
         match self.read_only {
             true => open(OFlags::NOATIME).or_else(|_| open(OFlags::empty())),

@@ -6,20 +6,22 @@
 //!   the calls of the five traits: names.rs data.rs attributes.rs life.rs        errno -> FsError: errno.rs
 //! ```
 //!
-//! **Clock.** The host's calls take the wall clock's time and stamp the host's date. In virtual time it works, but costs nothing: no
-//! measurement may be taken on it.
+//! **Clock.** The host's calls take the wall clock's time and stamp the host's date. In virtual time it
+//! works, but costs nothing: no measurement may be taken on it.
 //!
-//! **Descriptors.** Each inode in memory has an O_PATH descriptor, and a file whose bytes are wanted a second one, opened through
-//! `/proc/self/fd`. Every call starts from one of them, with one name at most: nothing depends on a path that somebody else
-//! renames, and no symbolic link of the directory is followed. So the vfs must keep no more inodes
-//! (`VfsConfig::inodes`) than half of what the process may open (`RLIMIT_NOFILE`); beyond it calls fail with
-//! `TooManyFiles`. An inode that leaves memory is found again where it was last seen, and only if it is the same file.
+//! **Descriptors.** Each inode in memory has an O_PATH descriptor, and a file whose bytes are wanted a second
+//! one, opened through `/proc/self/fd`. Every call starts from one of them, with one name at most: nothing
+//! depends on a path that somebody else renames, and no symbolic link of the directory is followed. So the
+//! vfs must keep no more inodes (`VfsConfig::inodes`) than half of what the process may open
+//! (`RLIMIT_NOFILE`); beyond it calls fail with `TooManyFiles`. An inode that leaves memory is found again
+//! where it was last seen, and only if it is the same file.
 //!
-//! **Who else.** The vfs remembers names and attributes. What somebody changes in the directory beside it shows up when the vfs asks
-//! again, and what was moved away under a remembered name fails with `Stale` or `Corrupt`.
+//! **Who else.** The vfs remembers names and attributes. What somebody changes in the directory beside it
+//! shows up when the vfs asks again, and what was moved away under a remembered name fails with `Stale` or
+//! `Corrupt`.
 //!
-//! **Rights.** Run by the superuser it does what the vfs allows each caller. Run by anybody else it can do what that user may: what it
-//! makes is his, and the host's refusals are told.
+//! **Rights.** Run by the superuser it does what the vfs allows each caller. Run by anybody else it can do
+//! what that user may: what it makes is his, and the host's refusals are told.
 //!
 //! It is no file system of the registry: there is nothing to make, and no device.
 
@@ -78,8 +80,8 @@ pub fn mount(path: impl AsRef<Path>) -> Result<Arc<dyn FileSystem>> {
     Ok(Arc::new(HostDir::open(path)?))
 }
 
-/// The same to be looked at only: every change is refused (`ReadOnly`), nothing is written back, and access times stay where this process
-/// may leave them.
+/// The same to be looked at only: every change is refused (`ReadOnly`), nothing is written back, and access
+/// times stay where this process may leave them.
 ///
 /// # Errors
 /// As [`HostDir::open`].

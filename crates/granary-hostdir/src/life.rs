@@ -42,7 +42,8 @@ impl Life for HostDir {
         Ok(Loaded { attr: host.attr()?, private: host })
     }
 
-    /// The host frees it with its last descriptor; its number may come again from then on, so the table forgets it first.
+    /// The host frees it with its last descriptor; its number may come again from then on, so the table
+    /// forgets it first.
     fn evict(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
         let host = of(inode);
         self.table.forget(&host);

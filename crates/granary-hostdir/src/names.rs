@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// Bytes of entries that the host is asked for at once.
 const ENTRIES: usize = 32 << 10;
 
-/// Positions of the host from here on are its ends of directories: ext4's is 2^63 - 1, which would not leave room for the
-/// vfs's own positions.
+/// Positions of the host from here on are its ends of directories: ext4's is 2^63 - 1, which would not leave
+/// room for the vfs's own positions.
 const END: u64 = i64::MAX as u64 - 2;
 
 fn kind(of: FileType) -> Option<FileKind> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   of the root's device:        the host's number, where it is less than 2^63
-//!   all others, also what is mounted within: 2^63, 2^63 + 1, ...  by (device, number), for as long as the file lives
+//!   all others, also what is mounted within: 2^63, 2^63 + 1, ...  by (device, number), for as long as the
+//!                                                                 file lives
 //! ```
 //!
 //! A file that was seen stays in the table, without a descriptor, until it is removed: some 150 bytes each.

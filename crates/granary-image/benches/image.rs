@@ -1,7 +1,7 @@
 //! What images cost on the wall clock: opening, changes in process mode, barriers in machine mode.
 //!
-//! `cargo bench -p granary-image --bench image -- [DIR [opening|recovery|changes|barriers|fences [LINES]]]` makes its images below DIR (default:
-//! the directory for temporary files).
+//! `cargo bench -p granary-image --bench image -- [DIR [opening|recovery|changes|barriers|fences [LINES]]]`
+//! makes its images below DIR (default: the directory for temporary files).
 #![allow(clippy::disallowed_methods, reason = "measures the wall clock")]
 
 #[path = "../../granary-mssd/benches/cpu_time/mod.rs"]
@@ -102,9 +102,9 @@ fn opening(dir: &Path) {
     drop(image);
 }
 
-/// Fills a log while time stands still: the first half to where cleaning begins, then the second one, of which cleaning has not
-/// freed anything. Entries of one line on `lines` lines of each page, of which one in twelve is not committed. Ends after
-/// `most` entries or when one has to wait; returns how many did not.
+/// Fills a log while time stands still: the first half to where cleaning begins, then the second one, of
+/// which cleaning has not freed anything. Entries of one line on `lines` lines of each page, of which one in
+/// twelve is not committed. Ends after `most` entries or when one has to wait; returns how many did not.
 fn fill_log(drive: &dyn Drive, lines: u64, most: u64) -> u64 {
     let now = Nanos::ZERO;
     let mut entries = 0;
@@ -125,8 +125,8 @@ fn fill_log(drive: &dyn Drive, lines: u64, most: u64) -> u64 {
     entries
 }
 
-/// The process dies over a log of which both halves are full; open and RECOVER (ByteFS section 5.5: 0.9 s load, 2.7 s scan
-/// and flush).
+/// The process dies over a log of which both halves are full; open and RECOVER (ByteFS section 5.5: 0.9 s
+/// load, 2.7 s scan and flush).
 fn recovery(dir: &Path, lines: u64) {
     let path = dir.join("recovery");
     let config = config(Mode::Log, Bytes::gib(32));
@@ -221,7 +221,8 @@ fn barriers(dir: &Path) {
     }
 }
 
-/// What NOVA does to DIMMs for a small change: a page of data past the caches, a log entry, a fence, the log's tail, a fence.
+/// What NOVA does to DIMMs for a small change: a page of data past the caches, a log entry, a fence, the
+/// log's tail, a fence.
 fn append(dimm: &dyn Drive, n: u64, page: &Page) {
     let now = granary_sim::now();
     let (log, tail) = ((1 << 28) + n * 64 % (16 << 20), (1 << 29) + n % 1024 * 128);

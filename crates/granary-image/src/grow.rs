@@ -5,14 +5,14 @@
 //!   ── redo log empty ── image.toml: the larger drive (whole or not at all) ── dram.grown becomes dram
 //! ```
 //!
-//! Planes are added at the end of their numbers ([`granary_flash::FtlConfig::grown`]), so blocks and pages keep theirs and `flash` only
-//! gets longer. Only the zones of `dram` move.
+//! Planes are added at the end of their numbers ([`granary_flash::FtlConfig::grown`]), so blocks and pages
+//! keep theirs and `flash` only gets longer. Only the zones of `dram` move.
 //!
-//! An image that nobody has open is opened and closed first. While it is open nothing is closed: the drive's lock is held
-//! instead, so that nobody changes anything, and its journal goes over to the new memory.
+//! An image that nobody has open is opened and closed first. While it is open nothing is closed: the drive's
+//! lock is held instead, so that nobody changes anything, and its journal goes over to the new memory.
 //!
-//! Invariant: `image.toml` decides. Before it is replaced, the next opening throws `dram.grown` away and cuts `flash`; after
-//! it, the next opening puts `dram.grown` in place: `dram` has another length then.
+//! Invariant: `image.toml` decides. Before it is replaced, the next opening throws `dram.grown` away and cuts
+//! `flash`; after it, the next opening puts `dram.grown` in place: `dram` has another length then.
 
 use crate::devices::ImageDevices;
 use crate::header::Header;
@@ -67,12 +67,13 @@ impl Image {
         Ok(drive)
     }
 
-    /// The same while the image is open: calls of the drive wait until it is done, and find the larger drive then.
+    /// The same while the image is open: calls of the drive wait until it is done, and find the larger drive
+    /// then.
     ///
     /// # Errors
-    /// As [`Image::grow_on`], and [`ImageError::Stopped`] where the image is only read. The drive goes on with its former size,
-    /// unless the host failed when the larger one was about to take its place: then it takes no more changes, as after any
-    /// failure of the host, and the next opening finds one or the other.
+    /// As [`Image::grow_on`], and [`ImageError::Stopped`] where the image is only read. The drive goes on
+    /// with its former size, unless the host failed when the larger one was about to take its place: then it
+    /// takes no more changes, as after any failure of the host, and the next opening finds one or the other.
     pub fn grow_open(&self, capacity: Bytes) -> Result<Arc<DriveConfig>, ImageError> {
         if self.read_only {
             return Err(ImageError::Stopped { reason: "the image was opened to be read only".to_owned() });

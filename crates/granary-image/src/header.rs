@@ -6,7 +6,8 @@
 //!   [image] uuid, fs, label, testbed, created
 //!   [image.host...]                   how it is mounted: the host of the testbed, as there (since format 3)
 //!   [drive] link, firmware, flash as in a testbed file           the SSD
-//!   [device.nvm]                      NVM DIMMs, as in a testbed file (since format 4); one of both may be missing
+//!   [device.nvm]                      NVM DIMMs, as in a testbed file (since format 4); one of both may be
+//!                                     missing
 //! ```
 //!
 //! Written when the image is made, whole or not at all; once more when the file system on it is complete
@@ -53,8 +54,8 @@ pub struct ImageMeta {
     /// When the image was made, seconds since 1970.
     #[serde(default)]
     pub created: u64,
-    /// The file system is still being made, or its making was interrupted: there is nothing to mount. Not written where it
-    /// is not so.
+    /// The file system is still being made, or its making was interrupted: there is nothing to mount. Not
+    /// written where it is not so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
     /// The host of that testbed as it was then: how the file system is mounted. This crate does not read it.

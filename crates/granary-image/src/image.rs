@@ -1,4 +1,5 @@
-//! [`Image`]: devices on files, which survive the death of the process and, if asked to, a crash of the machine.
+//! [`Image`]: devices on files, which survive the death of the process and, if asked to, a crash of the
+//! machine.
 //!
 //! ```text
 //!   IMAGE/                                              who changes it
@@ -11,13 +12,15 @@
 //!     lock           held while the image is open
 //! ```
 //!
-//! While it is open the devices in memory are the truth; what persists of them leaves as physical redo records, in one log for
-//! all: what one device acknowledged before another one's call is kept if that call is. Opening puts the
-//! valid part of the redo log into `dram` and `nvm`, makes the devices from them and powers them up: then they are devices whose
-//! power has failed, and RECOVER and the file systems' recovery find what they always find. The files keep what
-//! docs/FAULT_MODEL.md calls kept. Bytes that were never written are zeros and mean "as new", so an empty image takes no space.
+//! While it is open the devices in memory are the truth; what persists of them leaves as physical redo
+//! records, in one log for all: what one device acknowledged before another one's call is kept if that call
+//! is. Opening puts the valid part of the redo log into `dram` and `nvm`, makes the devices from them and
+//! powers them up: then they are devices whose power has failed, and RECOVER and the file systems' recovery
+//! find what they always find. The files keep what docs/FAULT_MODEL.md calls kept. Bytes that were never
+//! written are zeros and mean "as new", so an empty image takes no space.
 //!
-//! It does *not* keep timelines, the order of use of cache pages, nor counters of a run that did not end cleanly.
+//! It does *not* keep timelines, the order of use of cache pages, nor counters of a run that did not end
+//! cleanly.
 
 use crate::counters::{ImageCounters, NvmCounters};
 use crate::devices::ImageDevices;
@@ -45,14 +48,15 @@ use std::thread::JoinHandle;
 pub struct OpenOptions {
     /// What acknowledged changes survive.
     pub durability: Durability,
-    /// Nothing is written to the image. The drive takes writes (recovery needs them) and forgets them when it is closed.
+    /// Nothing is written to the image. The drive takes writes (recovery needs them) and forgets them when it
+    /// is closed.
     pub read_only: bool,
     /// Checkpoints are taken by whoever fills a half of the redo log, not by a thread: repeatable, for tests.
     pub inline_checkpoints: bool,
     /// Size of a half of the redo log, bytes; chosen by the drive's size where left out.
     pub wal_half: Option<u64>,
-    /// Pages whose content goes through the redo log between two barriers of machine mode, before content goes to `flash`
-    /// directly; 64 where left out.
+    /// Pages whose content goes through the redo log between two barriers of machine mode, before content
+    /// goes to `flash` directly; 64 where left out.
     pub riders: Option<usize>,
     /// The SSD does all at the same instants as one in memory. It is for images of power failures: what its
     /// process takes with it when it dies is not on the image.
@@ -117,8 +121,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes an image of new devices at `path`: a directory that does not exist, is empty, or (with `force`) holds an image,
-    /// which is lost. Takes no space to speak of, whatever their size.
+    /// Makes an image of new devices at `path`: a directory that does not exist, is empty, or (with `force`)
+    /// holds an image, which is lost. Takes no space to speak of, whatever their size.
     ///
     /// # Errors
     /// [`ImageError::Exists`], [`ImageError::Foreign`], [`ImageError::Config`], host errors.
@@ -196,9 +200,9 @@ impl Image {
         Ok(ImageInfo { meta, devices, clean, counters: ImageCounters::read(host), exposed: host.exposed() })
     }
 
-    /// Returns when everything that the devices acknowledged before the call is safe from a crash of the machine (machine
-    /// mode; otherwise at once). Callers at the same time share one sync. To be called outside of any lock of the file
-    /// system that others need.
+    /// Returns when everything that the devices acknowledged before the call is safe from a crash of the
+    /// machine (machine mode; otherwise at once). Callers at the same time share one sync. To be called
+    /// outside of any lock of the file system that others need.
     ///
     /// # Errors
     /// [`ImageError::Stopped`]: the host failed.
@@ -206,14 +210,15 @@ impl Image {
         self.journal.barrier().map_err(|reason| ImageError::Stopped { reason })
     }
 
-    /// As [`Image::barrier`], without waiting where others have barriers under way, too: `done` is called, by any thread,
-    /// with what that would have returned.
+    /// As [`Image::barrier`], without waiting where others have barriers under way, too: `done` is called, by
+    /// any thread, with what that would have returned.
     pub fn barrier_then(&self, done: impl FnOnce(Result<(), ImageError>) + Send + 'static) {
         let told = |r: Result<(), String>| done(r.map_err(|reason| ImageError::Stopped { reason }));
         self.journal.barrier_then(Box::new(told));
     }
 
-    /// Ends: everything reaches its place and is synced, the redo log is emptied. The devices take no more changes.
+    /// Ends: everything reaches its place and is synced, the redo log is emptied. The devices take no more
+    /// changes.
     ///
     /// # Errors
     /// Host errors: the image is then as if the process had died, and nothing acknowledged is lost.
@@ -269,7 +274,8 @@ impl Image {
         &self.meta
     }
 
-    /// The directory that the image is in, wherever it has been moved since it was opened; `None` on a host without directories.
+    /// The directory that the image is in, wherever it has been moved since it was opened; `None` on a host
+    /// without directories.
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.host.directory()
     }
@@ -279,8 +285,8 @@ impl Image {
         self.host.exposed()
     }
 
-    /// Puts an empty file beside those of the image, durable on return: what its user has to remember of it. Cheap where it is
-    /// there already.
+    /// Puts an empty file beside those of the image, durable on return: what its user has to remember of it.
+    /// Cheap where it is there already.
     ///
     /// # Errors
     /// Host errors.
@@ -316,8 +322,8 @@ impl Image {
         self.journal.failure()
     }
 
-    /// From now on no change is taken; reads go on. What the devices have answered is safe as if the process died now, and closing
-    /// is an error. For a caller whose own state has become doubtful.
+    /// From now on no change is taken; reads go on. What the devices have answered is safe as if the process
+    /// died now, and closing is an error. For a caller whose own state has become doubtful.
     pub fn freeze(&self, reason: &str) {
         self.journal.fail(reason.to_owned());
     }
@@ -332,14 +338,16 @@ impl Image {
 }
 
 impl Drop for Image {
-    /// Without [`Image::close`] the image is left as if the process had died; the devices take no more changes.
+    /// Without [`Image::close`] the image is left as if the process had died; the devices take no more
+    /// changes.
     fn drop(&mut self) {
         self.stop_threads();
         self.journal.fail("the image has been closed".to_owned());
     }
 }
 
-/// 32 hexadecimal digits that no other image has, from the random seed that the standard library takes from the host.
+/// 32 hexadecimal digits that no other image has, from the random seed that the standard library takes from
+/// the host.
 fn random_uuid() -> String {
     use std::hash::{BuildHasher, RandomState};
     let half = |n: u64| RandomState::new().hash_one((n, std::process::id()));

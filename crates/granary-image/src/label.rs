@@ -10,15 +10,15 @@
 //!     5 labels (e + 1, open)      6 the devices run ...          7 labels (e + 1, closed)   8 the log is empty
 //! ```
 //!
-//! So a file fits the others if it is of the epoch that `epoch` says, or of the next one and *opening*: then nothing had changed
-//! yet when the process died. A file of an older copy, a later one, or another image never fits. A log without bytes is that of a
-//! clean close, and so no label says *open* then.
+//! So a file fits the others if it is of the epoch that `epoch` says, or of the next one and *opening*: then
+//! nothing had changed yet when the process died. A file of an older copy, a later one, or another image
+//! never fits. A log without bytes is that of a clean close, and so no label says *open* then.
 //!
-//! Damage is no reason to lose an image whose content is sound. Each label is there twice. Where `epoch` is damaged or missing,
-//! labels that all say the same are enough.
+//! Damage is no reason to lose an image whose content is sound. Each label is there twice. Where `epoch` is
+//! damaged or missing, labels that all say the same are enough.
 //!
-//! A copy of a file that was made while the image was open, and is put back after that same run, is not told apart. Images of
-//! format 4 and before have no labels; nothing is checked there.
+//! A copy of a file that was made while the image was open, and is put back after that same run, is not told
+//! apart. Images of format 4 and before have no labels; nothing is checked there.
 
 use crate::devices::ImageDevices;
 use granary_redo::ImageError;
@@ -106,7 +106,8 @@ impl Identity {
         Identity { uuid: uuid.to_owned(), epoch: 0 }
     }
 
-    /// The name of the redo log that belongs to these files: CRC-32C of the UUID's text, its first four characters, the epoch.
+    /// The name of the redo log that belongs to these files: CRC-32C of the UUID's text, its first four
+    /// characters, the epoch.
     pub fn log_name(&self) -> [u8; 16] {
         let mut name = [0; 16];
         name[..4].copy_from_slice(&crc32c::crc32c(self.uuid.as_bytes()).to_le_bytes());
@@ -117,7 +118,8 @@ impl Identity {
         name
     }
 
-    /// Reads `epoch`, and checks the label of each of these files: its name, the file, the length of its content.
+    /// Reads `epoch`, and checks the label of each of these files: its name, the file, the length of its
+    /// content.
     ///
     /// # Errors
     /// [`ImageError::Mixed`] for the first file that does not fit; host errors.

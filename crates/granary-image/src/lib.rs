@@ -1,4 +1,5 @@
-//! Images: the devices of one host on its files, which survive the death of the process and, if asked to, a crash of the machine.
+//! Images: the devices of one host on its files, which survive the death of the process and, if asked to, a
+//! crash of the machine.
 //!
 //! ```text
 //!   Image (image.rs)   create describe barrier close | open.rs | grow.rs: a larger SSD | header.rs, devices.rs: what an image is

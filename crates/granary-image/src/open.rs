@@ -6,7 +6,8 @@
 //!   ── journal ── devices run ── a vendor command that was under way goes on
 //! ```
 //!
-//! Whatever opening was interrupted at, the next one does it once more: until the log is begun anew nothing is gone from it.
+//! Whatever opening was interrupted at, the next one does it once more: until the log is begun anew nothing
+//! is gone from it.
 
 use crate::counters::ImageCounters;
 use crate::devices::nvm_bytes;
@@ -85,7 +86,8 @@ impl Image {
             memories.put(Region::new(file, Memory::Nvm, len, read_only));
         }
         let wal_file = open_file(&*host, WAL, None, read_only)?;
-        // Only a clean close leaves it empty: one that is there and holds nothing is that of a process which died.
+        // Only a clean close leaves it empty: one that is there and holds nothing is that of a process which
+        // died.
         let clean = wal_file.is_empty().map_err(|e| ImageError::host("reading wal", e))?;
         let mut identity = match labelled {
             true => Some(Identity::check(&*host, &meta.uuid, &labels, &*wal_file)?),
@@ -237,7 +239,8 @@ pub(crate) fn open_file(
     }
 }
 
-/// The file of page contents. One that is longer was about to grow: what is behind the end has never been used.
+/// The file of page contents. One that is longer was about to grow: what is behind the end has never been
+/// used.
 fn open_flash(host: &dyn Host, len: u64, read_only: bool) -> Result<Arc<dyn HostFile>, ImageError> {
     let file = open_file(host, FLASH, None, read_only)?;
     let doing = |e| ImageError::host("opening flash", e);
@@ -253,7 +256,8 @@ fn open_flash(host: &dyn Host, len: u64, read_only: bool) -> Result<Arc<dyn Host
 /// Contents of flash pages that rode in the redo log: the newest of each.
 type Riders = FxHashMap<u32, (u64, Page)>;
 
-/// Puts the redo log into the memories. Contents of flash pages are returned: which of them still count is known at the end.
+/// Puts the redo log into the memories. Contents of flash pages are returned: which of them still count is
+/// known at the end.
 fn replay(
     file: &dyn HostFile,
     uuid: &[u8; 16],

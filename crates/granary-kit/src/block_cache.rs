@@ -1,14 +1,15 @@
-//! [`BlockCache`]: the host's cache of metadata blocks, read through the block interface (Linux's buffer cache;
-//! "host-side metadata caching" in ByteFS section 4.5).
+//! [`BlockCache`]: the host's cache of metadata blocks, read through the block interface (Linux's buffer
+//! cache; "host-side metadata caching" in ByteFS section 4.5).
 //!
 //! ```text
 //!   table: block number -> Arc<Block>      clock: blocks in the order of the second-chance sweep
 //!   Block { content, loaded, referenced, pins }
 //! ```
 //!
-//! Invariants: a block is read once however many tasks want it; a block that is pinned (journalled or dirty), or that
-//! somebody holds an `Arc` of, stays. The cache never writes: when and how a changed block goes back to the drive is
-//! the file system's protocol. Eviction is CLOCK (second chance), which is deterministic and close to LRU.
+//! Invariants: a block is read once however many tasks want it; a block that is pinned (journalled or dirty),
+//! or that somebody holds an `Arc` of, stays. The cache never writes: when and how a changed block goes back
+//! to the drive is the file system's protocol. Eviction is CLOCK (second chance), which is deterministic and
+//! close to LRU.
 
 mod table;
 
@@ -50,7 +51,8 @@ impl Block {
         }
     }
 
-    /// Checks the content, where nobody has done so since the block came into memory (the kernel's `buffer_verified`).
+    /// Checks the content, where nobody has done so since the block came into memory (the kernel's
+    /// `buffer_verified`).
     ///
     /// # Errors
     /// The check's.
@@ -82,8 +84,8 @@ impl Block {
         self.content.read().with_bytes(f)
     }
 
-    /// These lines of it will be changed soon: the first of them is fetched into the processor's cache, and what a change looks at
-    /// before.
+    /// These lines of it will be changed soon: the first of them is fetched into the processor's cache, and
+    /// what a change looks at before.
     #[inline]
     pub fn prefetch(&self, lines: u64) {
         let content = self.content.read();
@@ -126,14 +128,16 @@ impl Block {
 #[derive(Default)]
 struct Inner {
     table: Table,
-    /// Holds every block of the table once, and possibly forgotten ones until the sweep or `compact` meets them.
+    /// Holds every block of the table once, and possibly forgotten ones until the sweep or `compact` meets
+    /// them.
     clock: VecDeque<Arc<Block>>,
-    /// The blocks that came last, by number: those that came before them are packed where they are nearly empty.
+    /// The blocks that came last, by number: those that came before them are packed where they are nearly
+    /// empty.
     young: VecDeque<u64>,
 }
 
-/// Blocks that stay bytes for the changes which follow their making. Older ones of a few lines are packed: directories of a
-/// few names. Looking at one costs a copy.
+/// Blocks that stay bytes for the changes which follow their making. Older ones of a few lines are packed:
+/// directories of a few names. Looking at one costs a copy.
 const YOUNG: usize = 1024;
 
 impl Inner {
@@ -181,8 +185,8 @@ impl BlockCache {
         self.get_window(lpa, lpa.0..lpa.0.saturating_add(1), what)
     }
 
-    /// Like [`BlockCache::get`]; a miss also reads the other blocks of `window` that are not in memory, all together
-    /// (read-ahead: the extra blocks hold the same structure).
+    /// Like [`BlockCache::get`]; a miss also reads the other blocks of `window` that are not in memory, all
+    /// together (read-ahead: the extra blocks hold the same structure).
     ///
     /// # Errors
     /// Of the drive.
@@ -208,7 +212,8 @@ impl BlockCache {
             around.iter().filter_map(|b| b.loading.try_lock().map(|g| (b, g))).collect();
         mine.push((&block, own));
         mine.sort_by_key(|(b, _)| b.lpa);
-        // Who cannot be read stays in the table, not loaded: others may wait for the same block, and try themselves.
+        // Who cannot be read stays in the table, not loaded: others may wait for the same block, and try
+        // themselves.
         if let Err(e) = self.read_runs(mine.iter().map(|(b, _)| *b)) {
             if mine.len() == 1 {
                 return Err(e);
@@ -256,8 +261,9 @@ impl BlockCache {
         block
     }
 
-    /// A block whose content on media means nothing: as it is in memory, else zeros, without reading the drive. Unlike
-    /// [`BlockCache::fresh`] it is the same block for everybody, also for who is reading it just now.
+    /// A block whose content on media means nothing: as it is in memory, else zeros, without reading the
+    /// drive. Unlike [`BlockCache::fresh`] it is the same block for everybody, also for who is reading it
+    /// just now.
     pub fn get_or_zeroed(&self, lpa: Lpa, what: Structure) -> Arc<Block> {
         let block = self.entry(lpa.0, what);
         {
@@ -277,8 +283,8 @@ impl BlockCache {
         found.filter(|b| b.loaded.load(Relaxed))
     }
 
-    /// These bytes (block, offset) will be looked at soon: they are fetched into the processor's cache together. A hint
-    /// about this program's own time; nothing is read from the drive.
+    /// These bytes (block, offset) will be looked at soon: they are fetched into the processor's cache
+    /// together. A hint about this program's own time; nothing is read from the drive.
     #[inline]
     pub fn prefetch<const N: usize>(&self, bytes: [(Lpa, usize); N]) {
         let inner = self.inner.lock();

@@ -39,7 +39,8 @@ pub fn parts(pos: u64, len: usize) -> impl Iterator<Item = Part> {
     })
 }
 
-/// Reads the bytes from `pos` on into `dest`. `read` fills pages from a page of the file on, at most [`CHUNK`] at a time.
+/// Reads the bytes from `pos` on into `dest`. `read` fills pages from a page of the file on, at most
+/// [`CHUNK`] at a time.
 ///
 /// # Errors
 /// Those of `read`.
@@ -64,8 +65,8 @@ pub fn read(
     Ok(())
 }
 
-/// The pages that a write of `data` (not empty) at `pos` leaves in a file of `size` bytes. What it does not overwrite of the first
-/// and of the last page is read; bytes behind the old end are zero.
+/// The pages that a write of `data` (not empty) at `pos` leaves in a file of `size` bytes. What it does not
+/// overwrite of the first and of the last page is read; bytes behind the old end are zero.
 ///
 /// # Errors
 /// Those of `read`, which fills one page of the file.
@@ -132,7 +133,8 @@ mod tests {
         }
     }
 
-    /// A write leaves what it does not overwrite, and zeros between and behind; it reads no page that it overwrites.
+    /// A write leaves what it does not overwrite, and zeros between and behind; it reads no page that it
+    /// overwrites.
     #[test]
     fn a_write_at_any_place_keeps_the_rest() {
         for size in [0, 1, 4096, 6000, 20_000] {

@@ -1,13 +1,14 @@
-//! [`Generations`]: numbers that tell the lives of one inode number apart, for file systems that do not read what the last life
-//! left when they begin a new one.
+//! [`Generations`]: numbers that tell the lives of one inode number apart, for file systems that do not read
+//! what the last life left when they begin a new one.
 //!
 //! ```text
-//!   mount n:  n x 2654435769, then one more for each new inode      (Knuth's multiplicative hashing: starts lie far apart)
+//!   mount n:  n x 2654435769, then one more for each new inode      (Knuth's multiplicative hashing: starts
+//!                                                                   lie far apart)
 //! ```
 //!
-//! A handle (name_to_handle_at, NFS) is inode number and generation: of a file that is gone it must not open the one that has the
-//! number now. 0 is what inodes have that were made before generations were kept. It does *not* promise that no two lives of a
-//! number ever agree: 32 bits come round.
+//! A handle (name_to_handle_at, NFS) is inode number and generation: of a file that is gone it must not open
+//! the one that has the number now. 0 is what inodes have that were made before generations were kept. It
+//! does *not* promise that no two lives of a number ever agree: 32 bits come round.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

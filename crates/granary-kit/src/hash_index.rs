@@ -1,12 +1,13 @@
 //! [`HashIndex`]: an open-addressed table from hashes to small values.
 //!
 //! ```text
-//!   place: { hash u32, value }     at index hash & mask, or behind it (linear probing): a look mostly reads one line of the
+//!   place: { hash u32, value }     at index hash & mask, or behind it (linear probing): a look mostly reads
+//!                                  one line of the
 //!                                  processor's cache
 //! ```
 //!
-//! Invariants: at most 3/4 full; removal moves followers back, so there are no tombstones and a chain ends at the first
-//! vacant place. Two things may have one hash: the caller compares what the values stand for.
+//! Invariants: at most 3/4 full; removal moves followers back, so there are no tombstones and a chain ends at
+//! the first vacant place. Two things may have one hash: the caller compares what the values stand for.
 
 use granary_units::prefetch;
 
@@ -132,7 +133,8 @@ impl<V: Vacant> HashIndex<V> {
         }
     }
 
-    /// Places between the values and where their hashes would have them, all together: what a hash function is judged by.
+    /// Places between the values and where their hashes would have them, all together: what a hash function
+    /// is judged by.
     pub fn passed(&self) -> usize {
         let full = self.table.iter().enumerate().filter(|(_, p)| !p.value.is_vacant());
         full.map(|(at, p)| at.wrapping_sub(p.hash as usize) & self.mask()).sum()

@@ -1,5 +1,5 @@
-//! Parts that several file systems share: a cache of metadata blocks, generations of inode numbers, attributes as
-//! strings, an index of hashes, the costs of work on structures, pages of an O_DIRECT request.
+//! Parts that several file systems share: a cache of metadata blocks, generations of inode numbers,
+//! attributes as strings, an index of hashes, the costs of work on structures, pages of an O_DIRECT request.
 //!
 //! A file system takes of it what it needs. It does *not* know any on-media format, nor the vfs.
 

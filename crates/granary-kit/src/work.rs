@@ -1,9 +1,11 @@
-//! What the work of a file system on its structures costs the host's processor, in rows of the testbed's table.
+//! What the work of a file system on its structures costs the host's processor, in rows of the testbed's
+//! table.
 //!
-//! The rows are measured on kernel file systems, and so is how often a call does what (docs/HOST_COSTS.md): an inode goes to its
-//! table four times in a create on ext4. F2FS and ByteFS are charged by ext4's counts: ByteFS was built on ext4 (ByteFS section
-//! 4.9), and F2FS's creates and deletes take within 6 % of ext4's time (NOVA, FAST'16, figure 6). What a directory's length or
-//! an allocation costs is each file system's own.
+//! The rows are measured on kernel file systems, and so is how often a call does what (docs/HOST_COSTS.md):
+//! an inode goes to its table four times in a create on ext4. F2FS and ByteFS are charged by ext4's counts:
+//! ByteFS was built on ext4 (ByteFS section 4.9), and F2FS's creates and deletes take within 6 % of ext4's
+//! time (NOVA, FAST'16, figure 6). What a directory's length or an allocation costs is each file system's
+//! own.
 //!
 //! It does *not* charge: whoever calls it adds up and takes the processor once.
 
@@ -13,7 +15,8 @@ use granary_units::Nanos;
 /// Entries of a full leaf of a hashed directory, of which a measured one held 100 to 250.
 const LEAF: u64 = 170;
 
-/// Looking for a name among entries of which `passed` are looked at; `hashed`: behind a walk through the index.
+/// Looking for a name among entries of which `passed` are looked at; `hashed`: behind a walk through the
+/// index.
 pub fn search(passed: u64, hashed: bool) -> Nanos {
     let c = costs();
     c.dentry_find + c.dentry_scan * passed + c.dentry_hash * hashed as u64
@@ -31,8 +34,8 @@ pub fn remove(passed: u64) -> Nanos {
     c.dentry_remove + c.dentry_scan * passed
 }
 
-/// Entries that a search passes over, on average, in a directory of so many names whose leaves are ext4's: all of a leaf where
-/// the name is not `there`.
+/// Entries that a search passes over, on average, in a directory of so many names whose leaves are ext4's:
+/// all of a leaf where the name is not `there`.
 pub fn passed(names: u64, there: bool) -> (u64, bool) {
     let leaf = names.min(LEAF);
     (if there { leaf / 2 } else { leaf }, names > LEAF)

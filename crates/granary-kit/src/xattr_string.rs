@@ -4,8 +4,8 @@
 //!   | name length 2 | value length 4 | name | value | name length 2 | ...       little endian
 //! ```
 //!
-//! Entries lie in the order in which their names came; a value of the same length is replaced in its place. Functions
-//! take any bytes: what runs over the end is not there ([`is_sound`] tells).
+//! Entries lie in the order in which their names came; a value of the same length is replaced in its place.
+//! Functions take any bytes: what runs over the end is not there ([`is_sound`] tells).
 
 /// Bytes of an entry besides name and value.
 const ENTRY: usize = 6;

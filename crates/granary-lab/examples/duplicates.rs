@@ -1,5 +1,5 @@
-//! How much of the page cache duplicates take (ByteFS section 4.6: 16 % on average over its workloads): runs workloads
-//! on ByteFS with `tracking = "xor"` and samples the cache every 100 us of virtual time.
+//! How much of the page cache duplicates take (ByteFS section 4.6: 16 % on average over its workloads): runs
+//! workloads on ByteFS with `tracking = "xor"` and samples the cache every 100 us of virtual time.
 //!
 //! `cargo run --release -p granary-lab --example duplicates -- varmail fileserver oltp`
 

@@ -1,4 +1,5 @@
-//! [`LabError`]: why an experiment could not be set up or did not finish. Every message ends with what to try next.
+//! [`LabError`]: why an experiment could not be set up or did not finish. Every message ends with what to try
+//! next.
 
 use granary_fs::FsError;
 
@@ -66,7 +67,8 @@ impl LabError {
         LabError::Call { what: what.into(), why: why.to_string() }
     }
 
-    /// Whether it is what a consistency check found after the work was done, not something that could not be done.
+    /// Whether it is what a consistency check found after the work was done, not something that could not be
+    /// done.
     pub fn is_finding(&self) -> bool {
         matches!(self, LabError::Run { phase: "check", .. })
     }

@@ -6,11 +6,12 @@
 //!                                                                  where asked for:  | idle | cleaning
 //! ```
 //!
-//! The run's counters are taken at the instant at which it ends. What calls are still under way then is drain.
+//! The run's counters are taken at the instant at which it ends. What calls are still under way then is
+//! drain.
 //!
-//! The counters of the three phases are kept apart so that neither hides another (issue of every benchmark that stops
-//! its counters before the caches are written back). After the run the drive's and the file system's own consistency
-//! checks must be clean: a number from a broken run is worth nothing.
+//! The counters of the three phases are kept apart so that neither hides another (issue of every benchmark
+//! that stops its counters before the caches are written back). After the run the drive's and the file
+//! system's own consistency checks must be clean: a number from a broken run is worth nothing.
 
 use crate::error::LabError;
 use crate::phase::Snapshot;
@@ -74,7 +75,8 @@ pub struct Experiment {
     pub changed_lines: f64,
     /// After the drain the file system is idle for this long, then cleans whatever is not younger.
     pub then_clean: Option<Nanos>,
-    /// After that and the unmount the SSD is written once, from its first page to its last. Only where it is cleaned.
+    /// After that and the unmount the SSD is written once, from its first page to its last. Only where it is
+    /// cleaned.
     pub then_overwrite: bool,
 }
 
@@ -91,8 +93,8 @@ pub struct Origin {
     pub notes: Vec<String>,
 }
 
-/// The programs of a run: processes of root on one file system, whose caches the prologue can drop. Threads of one process have
-/// its number and its user, and descriptors of their own.
+/// The programs of a run: processes of root on one file system, whose caches the prologue can drop. Threads
+/// of one process have its number and its user, and descriptors of their own.
 pub struct Processes {
     vfs: Arc<Vfs>,
     /// By name and instance: those that have begun.
@@ -232,7 +234,8 @@ impl Experiment {
         let mut run = Run::new(&self.workload, clients, options);
         let start = Snapshot::take(&devices);
         run.setup().map_err(|e| self.failed(fs, "setup", &e))?;
-        // Idle before the run, so that what run and drain write is the run's own and not the setup's leftovers.
+        // Idle before the run, so that what run and drain write is the run's own and not the setup's
+        // leftovers.
         vfs.sync(&Caller::KERNEL).map_err(LabError::fs(name, "setup"))?;
         sleep_until(devices.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
         let ready = Snapshot::take(&devices);

@@ -124,8 +124,8 @@ pub fn give_root(vfs: &Arc<Vfs>, (uid, gid): (u32, u32)) -> granary_fs::Result<(
     vfs.setattr(&Caller::KERNEL, &vfs.root(), &Change::owner(Some(uid), Some(gid)))
 }
 
-/// The directory of an image. Whoever opens it several times does so through one of these: by its path it might be another one the
-/// next time.
+/// The directory of an image. Whoever opens it several times does so through one of these: by its path it
+/// might be another one the next time.
 fn at(path: &Path) -> Arc<dyn ImageHost> {
     Arc::new(DiskHost::new(path))
 }
@@ -136,8 +136,8 @@ fn ssd_of(path: &Path, devices: &ImageDevices) -> Result<DriveConfig, LabError> 
     devices.ssd.clone().ok_or_else(none)
 }
 
-/// What an image keeps of a testbed.
-/// Whether an image that cannot be opened for this is a finding of a check, and not a reason against making one.
+/// What an image keeps of a testbed. Whether an image that cannot be opened for this is a finding of a check,
+/// and not a reason against making one.
 pub(crate) fn is_finding(e: &ImageError) -> bool {
     use ImageError::{Damaged, Geometry, Header, Mixed};
     matches!(e, Damaged { .. } | Mixed { .. } | Geometry { .. } | Header { .. })
@@ -162,8 +162,8 @@ pub fn under_vfs(fs: Arc<dyn FileSystem>, config: VfsConfig) -> granary_fs::Resu
 /// Opens the drive of an image, whatever it holds.
 ///
 /// # Errors
-/// The image's. A file system of ours in it, unless it is `forced` or nothing can be changed: who writes blocks does not
-/// know of it.
+/// The image's. A file system of ours in it, unless it is `forced` or nothing can be changed: who writes
+/// blocks does not know of it.
 pub fn open_drive(
     path: &Path,
     durability: Durability,
@@ -190,7 +190,8 @@ pub fn open_drive(
 /// A file in the image's directory, empty: files of the image may have access control lists.
 const LISTS: &str = "acls";
 
-/// Notes that files of an image may have access control lists from now on; durable before the first one can be.
+/// Notes that files of an image may have access control lists from now on; durable before the first one can
+/// be.
 ///
 /// # Errors
 /// The host's.
@@ -198,8 +199,8 @@ pub fn note_lists(image: &Image) -> Result<(), LabError> {
     Ok(image.note(LISTS)?)
 }
 
-/// Whether files of an image may have access control lists: who does not look at them must not let anybody in by the mode,
-/// whose group bits are then the mask.
+/// Whether files of an image may have access control lists: who does not look at them must not let anybody in
+/// by the mode, whose group bits are then the mask.
 pub fn may_have_lists(image: &Image) -> bool {
     image.has_note(LISTS)
 }
@@ -207,7 +208,8 @@ pub fn may_have_lists(image: &Image) -> bool {
 /// One call on the checkpoints of an image that nobody uses.
 ///
 /// # Errors
-/// A file system that has none, a number that there is not, the end of a snapshot; the image's and the file system's errors.
+/// A file system that has none, a number that there is not, the end of a snapshot; the image's and the file
+/// system's errors.
 pub fn checkpoints(path: &Path, call: CheckpointCall) -> Result<Checkpoints, LabError> {
     let open = OpenImage::open(path, Durability::Process, call == CheckpointCall::List)?;
     let name = open.entry.name;

@@ -1,4 +1,5 @@
-//! Experiments, result records, comparison and reports; images with file systems, and stacks over directories of the host.
+//! Experiments, result records, comparison and reports; images with file systems, and stacks over directories
+//! of the host.
 //!
 //! ```text
 //!   testbed (TOML + --set)  workload (.f)  file system (registry)  seed

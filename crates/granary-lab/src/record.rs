@@ -1,7 +1,7 @@
 //! [`Record`]: the result of one run, the one thing every exporter is fed with (design section 6).
 //!
-//! Field by field documented in docs/RESULTS.md. Two runs of one seed give equal records: no real time is in them. Maps are
-//! ordered, numbers are integers wherever the quantity is one.
+//! Field by field documented in docs/RESULTS.md. Two runs of one seed give equal records: no real time is in
+//! them. Maps are ordered, numbers are integers wherever the quantity is one.
 
 use granary_bench::traffic::{Flash, Host};
 use serde::{Deserialize, Serialize};
@@ -68,10 +68,12 @@ pub struct Record {
     /// The same three by device, under the name of its role. Since version 4.
     #[serde(default)]
     pub devices: BTreeMap<String, DeviceRun>,
-    /// Processors by where they are: `host`, and `device` where a file system runs inside the drive. Since version 4.
+    /// Processors by where they are: `host`, and `device` where a file system runs inside the drive. Since
+    /// version 4.
     #[serde(default)]
     pub processors: BTreeMap<String, Processors>,
-    /// Memory in use when the run ended, bytes, by whose and what it is for: `host.page_cache`. Since version 4.
+    /// Memory in use when the run ended, bytes, by whose and what it is for: `host.page_cache`. Since
+    /// version 4.
     #[serde(default)]
     pub memory: BTreeMap<String, u64>,
     /// Filling the filesets before the measured run.
@@ -100,7 +102,8 @@ pub struct Record {
 /// Cleaning until nothing is left that is worth it (PebbleSSD section 6.3).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cleaning {
-    /// Younger segments stayed where the file system protects them; as long the file system was idle before, virtual seconds.
+    /// Younger segments stayed where the file system protects them; as long the file system was idle before,
+    /// virtual seconds.
     pub protection_s: f64,
     /// Its length in virtual seconds.
     pub virtual_s: f64,
@@ -114,7 +117,8 @@ pub struct Cleaning {
     pub host: Host,
     /// Flash traffic.
     pub flash: Flash,
-    /// The same of the SSD's host writing it once from its first page to its last, after the file system was unmounted.
+    /// The same of the SSD's host writing it once from its first page to its last, after the file system was
+    /// unmounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwrite: Option<Phase>,
 }
@@ -191,8 +195,8 @@ pub struct OpType {
     pub p99_ns: u64,
     /// Longest in ns.
     pub max_ns: u64,
-    /// With `enable lathist`: executions by latency, `[from_ns, count]`; a bucket ends below twice its beginning, and
-    /// empty ones are left out.
+    /// With `enable lathist`: executions by latency, `[from_ns, count]`; a bucket ends below twice its
+    /// beginning, and empty ones are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<[u64; 2]>,
 }

@@ -1,10 +1,12 @@
-//! A directory of the host with persistent memory in front of it: small synchronous writes go to an image of NVM DIMMs, all else to the
-//! directory.
+//! A directory of the host with persistent memory in front of it: small synchronous writes go to an image of
+//! NVM DIMMs, all else to the directory.
 //!
-//! The image finds its files in the directory by number and date of birth, so that they may be renamed while nothing is mounted; but a
-//! file that is in the image has its newest bytes there. To use the directory alone, demote all files at the unmount.
+//! The image finds its files in the directory by number and date of birth, so that they may be renamed while
+//! nothing is mounted; but a file that is in the image has its newest bytes there. To use the directory
+//! alone, demote all files at the unmount.
 //!
-//! What fits together is said on both sides, by the upper layer (its pair.rs). Beside that this module refuses what would go wrong unseen:
+//! What fits together is said on both sides, by the upper layer (its pair.rs). Beside that this module
+//! refuses what would go wrong unseen:
 //!
 //! ```text
 //!   the directory is locked (flock)           another stack over it, above or below it is refused       (nested.rs)
@@ -13,7 +15,8 @@
 //!   files of the image are not found below    refused, unless they are to be given up
 //! ```
 //!
-//! Both can be looked at without a mount, and checked (look.rs). Where the directory is the image remembers, for people (whereabouts.rs).
+//! Both can be looked at without a mount, and checked (look.rs). Where the directory is the image remembers,
+//! for people (whereabouts.rs).
 
 mod look;
 mod nested;
@@ -75,7 +78,8 @@ pub struct Stacked {
     pub lock: Lock,
 }
 
-/// Whether a path, or what it would be made in, is the directory or lies within it, also by another mount of the directory.
+/// Whether a path, or what it would be made in, is the directory or lies within it, also by another mount of
+/// the directory.
 pub fn is_within(path: &Path, dir: &Path) -> bool {
     let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     let (Ok(of), Ok(path)) = (dir.metadata(), std::path::absolute(path)) else { return false };

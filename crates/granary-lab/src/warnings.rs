@@ -75,8 +75,8 @@ mod tests {
                         define process name=p,instances=1\n{\nthread name=t,memsize=1m,instances=1\n{\n\
                         flowop readwholefile name=r,filesetname=set,iosize=1m\n}\n}\nrun 60\n";
 
-    /// The warnings of a run of so many seconds on this file system, in which programs read so many bytes and the drive gave so
-    /// many of data.
+    /// The warnings of a run of so many seconds on this file system, in which programs read so many bytes and
+    /// the drive gave so many of data.
     fn of(fs: &str, cached: bool, virtual_s: f64, asked: u64, read: u64) -> String {
         let cache = if cached { CachePolicy::ALL } else { CachePolicy::NONE };
         let testbed = &Testbed::load("bytefs-emulator", &[]).expect("built in");

@@ -1,13 +1,15 @@
 //! Rates of operations on one directory of many entries on any mounted directory.
 //!
 //! ```text
-//!   dirbench DIR ENTRIES...      prints for each number: ENTRIES create lookup list list+stat unlink, operations per second
+//!   dirbench DIR ENTRIES...      prints for each number: ENTRIES create lookup list list+stat unlink,
+//!                                operations per second
 //! ```
 //!
-//! Creates that many files in a new directory (the last tenth is timed), looks 20,000 names up at random, in a smaller
-//! directory in rounds, with the kernel's entries and inodes dropped before each round and a FUSE server told of it (needs
-//! root), lists all with one `readdir`, lists and looks at each as `ls -l` does (there `readdirplus` pays), removes a tenth
-//! and then the rest. What was listed is compared with what was made.
+//! Creates that many files in a new directory (the last tenth is timed), looks 20,000 names up at random, in
+//! a smaller directory in rounds, with the kernel's entries and inodes dropped before each round and a FUSE
+//! server told of it (needs root), lists all with one `readdir`, lists and looks at each as `ls -l` does
+//! (there `readdirplus` pays), removes a tenth and then the rest. What was listed is compared with what was
+//! made.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -29,12 +31,12 @@ fn rate(count: u64, work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The kernel forgets entries and inodes that nobody uses, and a FUSE server is told of each: that is not part of what is
-/// measured next.
+/// The kernel forgets entries and inodes that nobody uses, and a FUSE server is told of each: that is not
+/// part of what is measured next.
 fn forget(entries: u64) -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "2")?;
-    // What is still in the queue is taken in batches, at less than a microsecond for each inode: docs/BENCHMARKS.md,
-    // "Large directories".
+    // What is still in the queue is taken in batches, at less than a microsecond for each inode:
+    // docs/BENCHMARKS.md, "Large directories".
     #[allow(clippy::disallowed_methods)] // a program on the wall clock
     std::thread::sleep(Duration::from_millis(200) + Duration::from_micros(5 * entries));
     Ok(())
@@ -42,7 +44,8 @@ fn forget(entries: u64) -> io::Result<()> {
 
 /// Lookups per second: as many names as said, in rounds, none twice in a round.
 fn lookups(dir: &Path, entries: u64) -> io::Result<f64> {
-    // A prime (Knuth's for multiplicative hashing): its multiples meet every place once, each far from the one before.
+    // A prime (Knuth's for multiplicative hashing): its multiples meet every place once, each far from the
+    // one before.
     let place = |i: u64| (i * 2_654_435_761) % entries;
     let (looks, rounds) = (entries.min(LOOKUPS), LOOKUPS.div_ceil(entries));
     let mut seconds = 0.0;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   mountbench DIR OPERATION COUNT               prints: OPERATION median_ns mean_ns
-//!   mountbench DIR OPERATION COUNT THREADS       prints: OPERATION ns: the time of the whole run, for each operation
+//!   mountbench DIR OPERATION COUNT THREADS       prints: OPERATION ns: the time of the whole run, for each
+//!                                                operation
 //! ```
 //!
 //! With THREADS, which only the fsync operations know, every thread has a file or a directory of its own.
@@ -100,7 +101,8 @@ fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
             let direct = open(&data, rustix::fs::OFlags::DIRECT)?;
             time(count, |i| direct.read_exact_at(block, place(i, 4096)))
         }
-        // What a commit of one page asks of the disk under an image at least: the page, its records, and a sync.
+        // What a commit of one page asks of the disk under an image at least: the page, its records, and a
+        // sync.
         "bare_sync" => {
             let direct = open(&data, rustix::fs::OFlags::DIRECT)?;
             let space = bytes(3 * BLOCK);

@@ -1,12 +1,12 @@
-//! The floor: a FUSE file system in memory that does as little as a file system can. `scripts/bench-mount.sh` compares
-//! ours with it.
+//! The floor: a FUSE file system in memory that does as little as a file system can. `scripts/bench-mount.sh`
+//! compares ours with it.
 //!
 //! ```text
 //!   noop DIR [THREADS]     serves until it is unmounted
 //! ```
 //!
-//! Files are byte vectors under one lock, names a map per directory; fsync does nothing. Options, caches and time-outs
-//! are those of granary-mount, so that the difference is what lies behind the adapter.
+//! Files are byte vectors under one lock, names a map per directory; fsync does nothing. Options, caches and
+//! time-outs are those of granary-mount, so that the difference is what lies behind the adapter.
 
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,

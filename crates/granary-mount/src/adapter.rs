@@ -1,7 +1,8 @@
 //! [`Adapter`]: each FUSE request as the vfs call that it means.
 //!
 //! ```text
-//!   names.rs   lookup, create, mkdir, unlink, rename ... : every entry in a reply is a lookup to be forgotten
+//!   names.rs   lookup, create, mkdir, unlink, rename ... : every entry in a reply is a lookup to be
+//!              forgotten
 //!   files.rs   open, read, write, fsync, release
 //!   stats.rs   the statistics file
 //!   dirs.rs    readdir, readdirplus
@@ -14,21 +15,23 @@
 //!   errands.rs a thread for what serving threads must not wait for
 //! ```
 //!
-//! Permissions: the mount says `default_permissions`, so the kernel has checked everything that depends on the caller
-//! (mode, supplementary groups, capabilities, sticky directories, set-ID bits to clear) before a request arrives. It
-//! must: it answers path walks from its dentry cache without asking. The vfs is therefore called as root; the caller
-//! counts only as the owner of what it creates.
+//! Permissions: the mount says `default_permissions`, so the kernel has checked everything that depends on
+//! the caller (mode, supplementary groups, capabilities, sticky directories, set-ID bits to clear) before a
+//! request arrives. It must: it answers path walks from its dentry cache without asking. The vfs is therefore
+//! called as root; the caller counts only as the owner of what it creates.
 //!
-//! Open files: the kernel has them. A request to read or write says with which flags, so nothing need be kept of them
-//! here, and most file systems answer the first OPEN and CREATE with "no such call": the kernel then opens, creates
-//! (with MKNOD) and closes without asking, which saves a third of the requests of making a file. A file system that
-//! wants to know when a file is closed ([`granary_fs::Quirks::watches_close`]) has handles.
+//! Open files: the kernel has them. A request to read or write says with which flags, so nothing need be kept
+//! of them here, and most file systems answer the first OPEN and CREATE with "no such call": the kernel then
+//! opens, creates (with MKNOD) and closes without asking, which saves a third of the requests of making a
+//! file. A file system that wants to know when a file is closed ([`granary_fs::Quirks::watches_close`]) has
+//! handles.
 //!
-//! A mount that only reads refuses every change here, too: the kernel refuses them until somebody says `mount -o remount,rw`,
-//! of which a FUSE server is not told and which it cannot refuse; the image below would forget what was written.
+//! A mount that only reads refuses every change here, too: the kernel refuses them until somebody says
+//! `mount -o remount,rw`, of which a FUSE server is not told and which it cannot refuse; the image below
+//! would forget what was written.
 //!
-//! Invariant: whatever a request used (nodes, open files) is let go before its reply, so that a program that sees the
-//! reply never finds them busy.
+//! Invariant: whatever a request used (nodes, open files) is let go before its reply, so that a program that
+//! sees the reply never finds them busy.
 
 mod dirs;
 pub(crate) mod errands;
@@ -64,7 +67,8 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Largest write request: what the kernel allows without a changed sysctl (`fs.fuse.max_pages_limit`, 256 pages).
+/// Largest write request: what the kernel allows without a changed sysctl (`fs.fuse.max_pages_limit`, 256
+/// pages).
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 /// Requests that the kernel may have under way without a caller waiting (read-ahead, releases).
 pub(crate) const MAX_BACKGROUND: u16 = 64;
@@ -103,7 +107,8 @@ enum Answer {
 impl Adapter {
     pub(crate) fn new(vfs: Arc<Vfs>, options: &Options) -> Adapter {
         let numbers = Numbers { root: vfs.root().ino() };
-        // A kernel that is told of lists asks for them before each access, and "not supported" would be its answer to everybody.
+        // A kernel that is told of lists asks for them before each access, and "not supported" would be its
+        // answer to everybody.
         let xattrs = options.xattrs && vfs.keeps_attributes();
         Adapter {
             handles: vfs.fs().features().quirks.watches_close.then(Handles::default),
@@ -165,8 +170,8 @@ impl Adapter {
         self.attributes_of(node)
     }
 
-    /// How long the kernel may believe in attributes. Those of directories change behind its back where files are made by direct
-    /// access.
+    /// How long the kernel may believe in attributes. Those of directories change behind its back where files
+    /// are made by direct access.
     fn attr_ttl(&self, attr: &Attr) -> Duration {
         let is_dir = attr.mode >> 12 == u32::from(FileKind::Dir.code());
         if self.makes_directly && is_dir { DIRECTORY_TTL } else { ATTR_TTL }
@@ -253,8 +258,8 @@ impl Adapter {
         }
     }
 
-    /// Serves a request and sends its answer: what it asked for, or the errno; that of an error of the drive where it ended in a
-    /// panic.
+    /// Serves a request and sends its answer: what it asked for, or the errno; that of an error of the drive
+    /// where it ended in a panic.
     fn answer<T>(&self, reply: Reply, request: impl FnOnce() -> Result<T>, ok: impl FnOnce(Reply, T)) {
         match self.guard.run(request) {
             Ok(value) => ok(reply, value),
@@ -262,8 +267,8 @@ impl Adapter {
         }
     }
 
-    /// The same for a change. It may need space that comes a little later, and is then done once more by another thread: this
-    /// one goes on to the next request.
+    /// The same for a change. It may need space that comes a little later, and is then done once more by
+    /// another thread: this one goes on to the next request.
     fn answer_change(&self, request: &Request<'_>, reply: Reply) {
         match self.guard.run(|| self.change(request)) {
             Err(e) if self.is_worth_waiting(&e) => {

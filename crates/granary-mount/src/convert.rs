@@ -1,7 +1,8 @@
 //! FUSE's words for ours, and back: numbers, attributes, times, flags, errors.
 //!
 //! ```text
-//!   FUSE node   1 = root          n = inode n, but the root's own number stands for inode 1, should there be one
+//!   FUSE node   1 = root          n = inode n, but the root's own number stands for inode 1, should there be
+//!                                 one
 //! ```
 
 use granary_fs::{FsError, Ino, Time};
@@ -15,11 +16,11 @@ use std::time::Duration;
 
 /// How long the kernel may believe in a name. Nobody changes names but through it.
 pub(crate) const NAME_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// The same of directories where files are made by direct access: the kernel is not told each time, because it would look at the
-/// directory's mode again before it opened the file.
+/// The same of directories where files are made by direct access: the kernel is not told each time, because
+/// it would look at the directory's mode again before it opened the file.
 pub(crate) const DIRECTORY_TTL: Duration = Duration::from_millis(10);
-/// How long it may believe in attributes. It knows of every change but one: the space that a file takes, when its
-/// pages are written back (after 30 s at the latest).
+/// How long it may believe in attributes. It knows of every change but one: the space that a file takes, when
+/// its pages are written back (after 30 s at the latest).
 pub(crate) const ATTR_TTL: Duration = Duration::from_secs(30);
 
 /// Translates inode numbers: a bijection.
@@ -88,8 +89,9 @@ pub(crate) fn set_time(t: Option<Asked>) -> SetTime {
     }
 }
 
-/// The flags that matter to an open file. The kernel has checked the access mode, and may read a page of a file that is open for
-/// writing only. It places appending writes itself; that they append is what append-only files ask for.
+/// The flags that matter to an open file. The kernel has checked the access mode, and may read a page of a
+/// file that is open for writing only. It places appending writes itself; that they append is what
+/// append-only files ask for.
 pub(crate) fn open_flags(flags: u32) -> OpenFlags {
     let given = OFlags::from_bits_retain(flags);
     let mut out = match given & OFlags::ACCMODE {

@@ -1,28 +1,33 @@
-//! [`Direct`]: direct access, the second way to a mounted file system (`granary_direct` is what goes over it).
+//! [`Direct`]: direct access, the second way to a mounted file system (`granary_direct` is what goes over
+//! it).
 //!
 //! ```text
 //!   thread "direct"             accepts programs ── Peer: who it is (SO_PEERCRED), its open files
-//!   thread "direct PID"         one for each program: hands out channels; ends when the program's socket closes
+//!   thread "direct PID"         one for each program: hands out channels; ends when the program's socket
+//!                               closes
 //!   thread "direct PID.N"       one for each channel: command ──> Vfs ──> answer     (serve.rs, names.rs, walk.rs)
 //!                                        └─ views.rs: what the kernel keeps of the file is dropped where it keeps something
 //! ```
 //!
 //! What does not change is told with a version, so that a program may keep it (versions.rs).
 //!
-//! It is the same vfs as the FUSE requests', under the same guard, and waits for the same durability. But the caller is a real one:
-//! the vfs checks what the process may do, whose user, groups and number the kernel has told when it connected. That it reaches the
-//! mount it shows first (reach.rs), and what one user's programs take together has an end (users.rs).
+//! It is the same vfs as the FUSE requests', under the same guard, and waits for the same durability. But the
+//! caller is a real one: the vfs checks what the process may do, whose user, groups and number the kernel has
+//! told when it connected. That it reaches the mount it shows first (reach.rs), and what one user's programs
+//! take together has an end (users.rs).
 //!
 //! Invariants:
 //!
 //! 1. Nothing of a command is looked at before it is copied. A handle is an index that is checked.
-//! 2. When a program's socket closes, however it died, its threads end and its files are closed. After the last socket of a process
-//!    the file system learns that it has ended (`Life::process_ended`).
+//! 2. When a program's socket closes, however it died, its threads end and its files are closed. After the
+//!    last socket of a process the file system learns that it has ended (`Life::process_ended`).
 //! 3. When the mount ends, all of that happens before the vfs is unmounted.
 //!
-//! It does *not* know locks, mappings, the reading of directories, and what leaves the mount: they are the FUSE view's.
+//! It does *not* know locks, mappings, the reading of directories, and what leaves the mount: they are the
+//! FUSE view's.
 //!
-//! Source: DevFS (FAST '18) sections 4.1 and 4.4: queues in shared memory, credentials that the operating system has vouched for.
+//! Source: DevFS (FAST '18) sections 4.1 and 4.4: queues in shared memory, credentials that the operating
+//! system has vouched for.
 
 mod names;
 mod peer;
@@ -79,8 +84,8 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// Serves at the socket `path`, which does not exist yet, the mount of this device ("major:minor"). `others`: whoever can reach the
-    /// mount may connect.
+    /// Serves at the socket `path`, which does not exist yet, the mount of this device ("major:minor").
+    /// `others`: whoever can reach the mount may connect.
     ///
     /// # Errors
     /// The system's.
@@ -170,7 +175,8 @@ impl Shared {
         threads.into_values().for_each(JoinHandle::join);
     }
 
-    /// This connection has ended. When it was the last one of its process, the file system takes back what it has lent to that.
+    /// This connection has ended. When it was the last one of its process, the file system takes back what it
+    /// has lent to that.
     fn let_go(&self, number: u64, process: u32) {
         let is_last = {
             let mut peers = self.peers.lock();

@@ -10,11 +10,12 @@
 //!
 //! The drive cannot know what a block means to the file system above: all of it counts as data.
 //!
-//! Invariants: (1) a request is answered when the drive has acknowledged its commands; (2) a flush is answered when
-//! everything answered before it is as safe as the drive makes it; (3) two requests that touch one page in part do not
-//! lose each other's bytes.
+//! Invariants: (1) a request is answered when the drive has acknowledged its commands; (2) a flush is
+//! answered when everything answered before it is as safe as the drive makes it; (3) two requests that touch
+//! one page in part do not lose each other's bytes.
 //!
-//! It does *not* merge, delay or reorder requests, and it has no cache: what the kernel asks is what the drive gets.
+//! It does *not* merge, delay or reorder requests, and it has no cache: what the kernel asks is what the
+//! drive gets.
 //!
 //! Source: the kernel's `drivers/block/loop.c` (which request becomes which call) and `fs/fuse`.
 
@@ -76,8 +77,8 @@ pub struct Exported {
     unmounter: Unmounter,
 }
 
-/// Serves the block interface of `port` as the file [`DRIVE_FILE`] in `dir`, by threads of its own; returns when the
-/// file is there. `options.xattrs` means nothing here.
+/// Serves the block interface of `port` as the file [`DRIVE_FILE`] in `dir`, by threads of its own; returns
+/// when the file is there. `options.xattrs` means nothing here.
 ///
 /// # Errors
 /// [`MountError`]: what is wrong with `/dev/fuse`, the directory or the permissions.
@@ -96,7 +97,8 @@ pub fn export(port: Port, dir: &Path, options: &Options) -> Result<Exported, Mou
     });
     let dir = session::check_directory(dir, false)?;
     session::check_device()?;
-    // Without asynchronous direct I/O the kernel would wait for each request of a loop device before it sends the next one.
+    // Without asynchronous direct I/O the kernel would wait for each request of a loop device before it sends
+    // the next one.
     let config = session::config(options, InitFlags::ASYNC_DIO, (MAX_WRITE, MAX_BACKGROUND));
     let served = Session::mount(&dir, &config).map_err(|e| session::refused(&dir, e))?;
     let served = session::serve(served, &export, options)?;

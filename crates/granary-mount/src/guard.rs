@@ -7,13 +7,13 @@
 //!                                     one that waits for what the panic left undone: the process ends
 //! ```
 //!
-//! After a panic the state in memory is doubtful: nothing of it may reach the image, so the hook acts where the panic happens,
-//! before a lock is let go, and the end of the mount writes nothing back. The image keeps what was promised, as if the process
-//! had died there, and the next mount recovers.
+//! After a panic the state in memory is doubtful: nothing of it may reach the image, so the hook acts where
+//! the panic happens, before a lock is let go, and the end of the mount writes nothing back. The image keeps
+//! what was promised, as if the process had died there, and the next mount recovers.
 //!
-//! Locks here do not poison, so reads go on where nothing waits for the task that is gone. Who does (a commit that it led, a page
-//! that it was reading) would wait for ever, and a program that waits for a request cannot even be killed: then the process
-//! ends, which answers everybody.
+//! Locks here do not poison, so reads go on where nothing waits for the task that is gone. Who does (a commit
+//! that it led, a page that it was reading) would wait for ever, and a program that waits for a request
+//! cannot even be killed: then the process ends, which answers everybody.
 //!
 //! Invariant: of two panics the first counts.
 
@@ -156,8 +156,9 @@ impl Guard {
 pub struct Breaker(pub(crate) Arc<Guard>);
 
 impl Breaker {
-    /// There was a panic, in whatever thread of this process: changes are refused from now on. Returns whether it is the first.
-    /// `stuck` is called when a request that was under way does not end, for the caller to end the process.
+    /// There was a panic, in whatever thread of this process: changes are refused from now on. Returns
+    /// whether it is the first. `stuck` is called when a request that was under way does not end, for the
+    /// caller to end the process.
     pub fn trip(&self, why: &str, stuck: impl Fn() + Send + 'static) -> bool {
         let first = self.0.trip(why);
         if first {
@@ -167,9 +168,9 @@ impl Breaker {
         first
     }
 
-    /// Makes every panic of this process a failure of this mount: first `report` (the hook that there was), then `freeze`, after
-    /// which nothing may reach what the mount lies on; then changes are refused, and `told` once. The process goes on; `stuck` as
-    /// for [`Breaker::trip`].
+    /// Makes every panic of this process a failure of this mount: first `report` (the hook that there was),
+    /// then `freeze`, after which nothing may reach what the mount lies on; then changes are refused, and
+    /// `told` once. The process goes on; `stuck` as for [`Breaker::trip`].
     pub fn on_panic(
         &self,
         freeze: impl Fn(&str) + Send + Sync + 'static,

@@ -1,4 +1,5 @@
-//! What is mounted where, from `/proc/self/mountinfo`: answers without a request to the file system in question.
+//! What is mounted where, from `/proc/self/mountinfo`: answers without a request to the file system in
+//! question.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -66,9 +67,9 @@ pub struct Elsewhere {
     pub process: Option<u32>,
 }
 
-/// A mount of this device (as in [`MountEntry::device`], which is unique on the machine at any one time; soon after an unmount it may
-/// be that of something else, so our type and the source have to be the same) that this process sees, or else one in the mount
-/// namespace of another process, as far as those tell us.
+/// A mount of this device (as in [`MountEntry::device`], which is unique on the machine at any one time; soon
+/// after an unmount it may be that of something else, so our type and the source have to be the same) that
+/// this process sees, or else one in the mount namespace of another process, as far as those tell us.
 pub fn mounted_elsewhere(device: &str, source: &str) -> Option<Elsewhere> {
     find_anywhere(|m| m.device == device && m.fs_type == FS_TYPE && m.source == source)
 }

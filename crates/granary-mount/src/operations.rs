@@ -1,5 +1,5 @@
-//! [`Operation`]: the one list of what can be asked of a mount: by a request of the kernel, by a command of a program with direct
-//! access, and which call of the vfs does it. [`Operations`] counts them.
+//! [`Operation`]: the one list of what can be asked of a mount: by a request of the kernel, by a command of a
+//! program with direct access, and which call of the vfs does it. [`Operations`] counts them.
 //!
 //! A request or a command that the list lacks does not compile; nor does a line whose call the vfs has not.
 
@@ -125,7 +125,8 @@ impl Operations {
         self.counts[op as usize].load(Relaxed)
     }
 
-    /// Commands of programs with direct access that were the like of such requests: `lookup` is a stat by path, `release` a close.
+    /// Commands of programs with direct access that were the like of such requests: `lookup` is a stat by
+    /// path, `release` a close.
     pub fn of_direct(&self, op: Operation) -> u64 {
         self.direct[op as usize].load(Relaxed)
     }

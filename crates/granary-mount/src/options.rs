@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::SystemTime;
 
-/// Called before fsync, fdatasync and O_SYNC writes are answered, after the file system has kept its own promise. It tells
-/// [`Told`] when the image's promise is kept, too: before it returns or later, in whatever thread.
+/// Called before fsync, fdatasync and O_SYNC writes are answered, after the file system has kept its own
+/// promise. It tells [`Told`] when the image's promise is kept, too: before it returns or later, in whatever
+/// thread.
 pub type DurableHook = Arc<dyn Fn(Told) + Send + Sync>;
 
 /// What a [`DurableHook`] tells.
@@ -42,18 +43,20 @@ pub struct Options {
     pub advise: Option<Advise>,
     /// Other users than the one who mounts may enter; permissions are checked as everywhere.
     pub allow_other: bool,
-    /// Extended attributes. They cost a request before every write: the kernel asks for `security.capability`.
+    /// Extended attributes. They cost a request before every write: the kernel asks for
+    /// `security.capability`.
     pub xattrs: bool,
     /// Set-user-ID programs run as such; takes the superuser.
     pub suid: bool,
     /// Devices can be opened; takes the superuser.
     pub dev: bool,
-    /// Threads that serve requests, at least 1. As many requests can wait for the host's files, or a paced drive, at the
-    /// same time.
+    /// Threads that serve requests, at least 1. As many requests can wait for the host's files, or a paced
+    /// drive, at the same time.
     pub threads: usize,
     /// What `df` and `/proc/mounts` show as the device.
     pub source: String,
-    /// Makes what the drive has acknowledged survive whatever the medium's owner promises (a host crash, say).
+    /// Makes what the drive has acknowledged survive whatever the medium's owner promises (a host crash,
+    /// say).
     pub durable: Option<DurableHook>,
     /// Where programs connect for direct access: a path that does not exist yet, of at most 107 bytes.
     pub direct: Option<PathBuf>,
@@ -63,9 +66,9 @@ pub struct Options {
     pub hides: bool,
 }
 
-/// Threads by default: as many as can run, at least 2. More of them cost: the kernel wakes them in turn, so each request
-/// meets a thread whose caches are cold, and then that one which answered the last (a fifth of a 4 KiB write + fsync,
-/// sixteen threads against two). An fsync that waits for the disk keeps none.
+/// Threads by default: as many as can run, at least 2. More of them cost: the kernel wakes them in turn, so
+/// each request meets a thread whose caches are cold, and then that one which answered the last (a fifth of a
+/// 4 KiB write + fsync, sixteen threads against two). An fsync that waits for the disk keeps none.
 pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }
@@ -89,8 +92,8 @@ impl Default for Options {
     }
 }
 
-/// A vfs configuration for a mount made now: its clock shows the date, and the page cache takes `page_cache` of the
-/// host's memory (the kernel has another one for clean pages above it).
+/// A vfs configuration for a mount made now: its clock shows the date, and the page cache takes `page_cache`
+/// of the host's memory (the kernel has another one for clean pages above it).
 pub fn host_config(base: VfsConfig, page_cache: Bytes, read_only: bool) -> VfsConfig {
     #[allow(clippy::disallowed_methods)] // a mounted file system stamps the date
     let date = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

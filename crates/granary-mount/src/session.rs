@@ -47,8 +47,8 @@ pub struct Unmounter {
     entry: Option<MountEntry>,
 }
 
-/// Mounts `vfs` on `dir` and serves it by threads of its own; returns when the mount answers. The caller hands over
-/// its hold on the file system: [`Mounted::join`] ends it with [`Vfs::unmount`].
+/// Mounts `vfs` on `dir` and serves it by threads of its own; returns when the mount answers. The caller
+/// hands over its hold on the file system: [`Mounted::join`] ends it with [`Vfs::unmount`].
 ///
 /// # Errors
 /// [`MountError`]: what is wrong with `/dev/fuse`, the directory or the permissions.
@@ -70,8 +70,8 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     Ok(Mounted { session: Some(session), direct, adapter, unmounter })
 }
 
-/// Whether there is FUSE, and `dir` could be mounted on: for a caller who wants to know before much is done. [`mount`] looks
-/// again.
+/// Whether there is FUSE, and `dir` could be mounted on: for a caller who wants to know before much is done.
+/// [`mount`] looks again.
 ///
 /// # Errors
 /// [`MountError`]: what is wrong with `/dev/fuse` or the directory.
@@ -119,7 +119,8 @@ pub(crate) fn refused(dir: &Path, e: io::Error) -> MountError {
     }
 }
 
-/// The directory must exist, be one, be empty (unless the mount `hides` what it shows itself) and not be a mount already.
+/// The directory must exist, be one, be empty (unless the mount `hides` what it shows itself) and not be a
+/// mount already.
 pub(crate) fn check_directory(dir: &Path, hides: bool) -> Result<PathBuf, MountError> {
     let missing = |_| MountError::NoDirectory(dir.to_owned());
     let plain = mountinfo::locate(dir).map_err(missing)?;
@@ -267,10 +268,11 @@ impl Unmounter {
         self.entry.as_ref().and_then(|m| mountinfo::mounted_elsewhere(&m.device, &m.source))
     }
 
-    /// Unmounts, if it is still mounted. `lazy`: takes it out of sight now; it ends when nobody uses it any more.
+    /// Unmounts, if it is still mounted. `lazy`: takes it out of sight now; it ends when nobody uses it any
+    /// more.
     ///
-    /// Who has it in use is waited for a little: a program that begins another holds its own files twice for an instant, between
-    /// fork and exec, even those that it has closed since.
+    /// Who has it in use is waited for a little: a program that begins another holds its own files twice for
+    /// an instant, between fork and exec, even those that it has closed since.
     ///
     /// # Errors
     /// [`MountError::InUse`] unless lazy; what the system says.

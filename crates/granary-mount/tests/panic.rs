@@ -1,5 +1,6 @@
-//! A panic in one request: that one is answered with an error, the mount takes no more changes, reads go on, nothing reaches
-//! the image any more, and the next mount recovers what was promised. (A file of its own: the hook is the process's.)
+//! A panic in one request: that one is answered with an error, the mount takes no more changes, reads go on,
+//! nothing reaches the image any more, and the next mount recovers what was promised. (A file of its own: the
+//! hook is the process's.)
 
 #[path = "it/image.rs"]
 mod image;

@@ -1,4 +1,5 @@
-//! How many device operations one core simulates: block commands at queue depth 32, stores and loads of one line.
+//! How many device operations one core simulates: block commands at queue depth 32, stores and loads of one
+//! line.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 

@@ -15,7 +15,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
-/// What the command line allocates with: an index of 20 MB in small pages of memory waits for their places, too.
+/// What the command line allocates with: an index of 20 MB in small pages of memory waits for their places,
+/// too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -36,7 +37,8 @@ impl LineVersions for Committed {
     }
 }
 
-/// (page, line) of `n` lines. Clustered: `per_page` lines in each page, pages in runs as metadata lies in block groups.
+/// (page, line) of `n` lines. Clustered: `per_page` lines in each page, pages in runs as metadata lies in
+/// block groups.
 fn lines(n: u32, per_page: u32, spread: u64) -> Vec<(u32, u8)> {
     let mut rng = Stream::new(1, "lines");
     let mut out = Vec::new();
@@ -67,8 +69,8 @@ fn bench(c: &mut Criterion<CpuTime>) {
         let bytes = index.memory() as f64 / index.lines() as f64;
         eprintln!("{per_page} lines to a page: {} lines, {bytes:.1} B of index for each line", index.lines());
     }
-    // Alone: every line in a page of its own, anywhere on the drive. Metadata: 16 lines in each of 200,000 pages.
-    // Dense: whole pages of lines, 52,000 of them in 2 GiB.
+    // Alone: every line in a page of its own, anywhere on the drive. Metadata: 16 lines in each of 200,000
+    // pages. Dense: whole pages of lines, 52,000 of them in 2 GiB.
     for (name, per_page, spread) in [("alone", 1, PAGES), ("metadata", 16, 400_000), ("dense", 64, 500_000)] {
         let lines = lines(FULL, per_page, spread);
         let index = filled(&lines);
@@ -79,7 +81,8 @@ fn bench(c: &mut Criterion<CpuTime>) {
 
         let mut g = c.benchmark_group(format!("index/{name}"));
         g.throughput(Throughput::Elements(1)).sampling_mode(SamplingMode::Flat).sample_size(20);
-        // Random lines of the log, drawn beforehand and read in sequence: the draw's own cache misses are not the index's.
+        // Random lines of the log, drawn beforehand and read in sequence: the draw's own cache misses are not
+        // the index's.
         let mut rng = Stream::new(2, "probe");
         let probes: Vec<(u32, u8)> =
             (0..1 << 20).map(|_| lines[rng.below(lines.len() as u64) as usize]).collect();
@@ -96,7 +99,8 @@ fn bench(c: &mut Criterion<CpuTime>) {
                 index.lookup(page, line as usize, 1, &mut found)
             });
         });
-        // What many commands in flight ask for, or one of many lines, is known ahead: as `drive bench` looks it up.
+        // What many commands in flight ask for, or one of many lines, is known ahead: as `drive bench` looks
+        // it up.
         g.bench_function("lookup of a line, 32 looked ahead", |b| {
             let mut next = probes.chunks(TOGETHER).cycle().flat_map(|lines| {
                 black_box(index.look_ahead(lines));

@@ -1,4 +1,5 @@
-//! [`Bam`]: the file tables of PebbleSSD's byte-addressable metadata: which file a page belongs to, and where in it.
+//! [`Bam`]: the file tables of PebbleSSD's byte-addressable metadata: which file a page belongs to, and where
+//! in it.
 //!
 //! ```text
 //!   inode table (hash)          file-offset table: entries in the order of their arrival
@@ -9,26 +10,32 @@
 //!   page -> its entry:   p3: 1   p4: 2   p6: 3   p9: 0
 //! ```
 //!
-//! Each page that `fs_write` brings gets one entry at the tail of its file's list; lists only grow, and only forwards can
-//! one go through them. The host reads them after a failure to learn what it wrote since its last checkpoint; after a
-//! checkpoint it resets them.
+//! Each page that `fs_write` brings gets one entry at the tail of its file's list; lists only grow, and only
+//! forwards can one go through them. The host reads them after a failure to learn what it wrote since its
+//! last checkpoint; after a checkpoint it resets them.
 //!
-//! - A page has at most one entry: a second `fs_write` of the page, `trim` and the arrival of other content by `remap`
-//!   leave the former entry dead in its list, where readers skip it. `remap` moves the entry with the content, and its
-//!   place in the list stays. A conventional write and stores change the content only: the page still is that block of
-//!   that file. Entries name logical pages, so gc of the flash has nothing to do here.
-//! - **Reset in O(1)**: forgetting how many entries there are empties all three tables. An entry number found in a table
-//!   counts only if the entry exists and points back (Briggs and Torczon's sparse set, 1993), so nothing has to be cleared.
-//! - Space is reserved once and never grows (section 4.2.2): when a table is full, `fs_write` is refused until a reset.
+//! - A page has at most one entry: a second `fs_write` of the page, `trim` and the arrival of other content
+//!   by `remap` leave the former entry dead in its list, where readers skip it. `remap` moves the entry with
+//!   the content, and its place in the list stays. A conventional write and stores change the content only:
+//!   the page still is that block of that file. Entries name logical pages, so gc of the flash has nothing to
+//!   do here.
+//! - **Reset in O(1)**: forgetting how many entries there are empties all three tables. An entry number found
+//!   in a table counts only if the entry exists and points back (Briggs and Torczon's sparse set, 1993), so
+//!   nothing has to be cleared.
+//! - Space is reserved once and never grows (section 4.2.2): when a table is full, `fs_write` is refused
+//!   until a reset.
 //!
-//! - `remap` that keeps the old name gives the page a second one: see `names`. Its entry goes to the newest name.
+//! - `remap` that keeps the old name gives the page a second one: see `names`. Its entry goes to the newest
+//!   name.
 //!
-//! Everything here is persistent memory: a power failure takes nothing, and an image keeps it (`bam/saved.rs`).
+//! Everything here is persistent memory: a power failure takes nothing, and an image keeps it
+//! (`bam/saved.rs`).
 //!
-//! It does *not* hold the maps between logical and physical pages: L2P and P2L belong to the FTL (granary-flash), and
-//! `remap` is there. It does *not* interpret inode numbers or offsets.
+//! It does *not* hold the maps between logical and physical pages: L2P and P2L belong to the FTL
+//! (granary-flash), and `remap` is there. It does *not* interpret inode numbers or offsets.
 //!
-//! Source: PebbleSSD section 4.2.2 (file offset table, inode table, append-only lists), 5.2 (reset, recovery).
+//! Source: PebbleSSD section 4.2.2 (file offset table, inode table, append-only lists), 5.2 (reset,
+//! recovery).
 
 mod beside;
 mod commands;
@@ -127,7 +134,8 @@ fn unpacked(end: u16) -> FileEnd {
 }
 
 impl Bam {
-    /// Empty tables for a drive of `pages` logical pages, with room for so many names; processor times at the processors' clock.
+    /// Empty tables for a drive of `pages` logical pages, with room for so many names; processor times at the
+    /// processors' clock.
     fn new(config: &BamConfig, names: u32, pages: u64) -> Bam {
         let slots = config.file_slots();
         Bam {
@@ -266,8 +274,8 @@ impl Bam {
         self.save_count();
     }
 
-    /// Appends the entries of a file, or of all, to `out`, in the order in which they came; returns how many the firmware
-    /// looked at.
+    /// Appends the entries of a file, or of all, to `out`, in the order in which they came; returns how many
+    /// the firmware looked at.
     fn read(&self, ino: Option<u64>, out: &mut Vec<BamEntry>) -> u64 {
         let mut give = |n: usize| {
             let e = &self.entries[n];

@@ -1,6 +1,8 @@
-//! [`DriveCase`]: a kind of drive that power failures are tried on beside the usual one, and what it does not promise.
+//! [`DriveCase`]: a kind of drive that power failures are tried on beside the usual one, and what it does not
+//! promise.
 //!
-//! The crash explorer names a file system on one `FS@CASE`, and on a drive that is not built in `FS@DRIVE@CASE` (docs/CRASH.md).
+//! The crash explorer names a file system on one `FS@CASE`, and on a drive that is not built in
+//! `FS@DRIVE@CASE` (docs/CRASH.md).
 
 use crate::config::{DriveConfig, WriteAck};
 use granary_flash::ErrorConfig;
@@ -68,8 +70,8 @@ pub const PROGRAM: DriveCase = DriveCase {
     weakens: &[],
 };
 
-/// Flash that fails. One operation in 5,000: some in each run, and not so many that the spare blocks end. Pages that cannot be read are
-/// no power failure.
+/// Flash that fails. One operation in 5,000: some in each run, and not so many that the spare blocks end.
+/// Pages that cannot be read are no power failure.
 pub const FAILING: DriveCase = DriveCase {
     name: "failing",
     about: "of flash operations one program and one erase in 5,000 fail",

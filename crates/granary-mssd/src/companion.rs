@@ -1,4 +1,5 @@
-//! [`Companion`]: what stands beside a firmware, whichever that is: tables and commands of its own over the same pages.
+//! [`Companion`]: what stands beside a firmware, whichever that is: tables and commands of its own over the
+//! same pages.
 //!
 //! ```text
 //!   read ── newest ──> the page that the firmware knows        write, trim ── release ──> firmware ── trimmed
@@ -8,9 +9,10 @@
 //!
 //! A drive has one or none. Without one, each access asks once whether there is one, and no more.
 //!
-//! A command that takes effect later than it is served leaves a [`Pending`] behind ([`Controller::defer`]). The drive applies it when it
-//! is acknowledged, before that when a later access needs it, and drops or applies it when power fails. Commands of a companion take effect
-//! in the order in which they were submitted.
+//! A command that takes effect later than it is served leaves a [`Pending`] behind ([`Controller::defer`]).
+//! The drive applies it when it is acknowledged, before that when a later access needs it, and drops or
+//! applies it when power fails. Commands of a companion take effect in the order in which they were
+//! submitted.
 
 use crate::config::DriveConfig;
 use crate::mssd::Controller;
@@ -38,11 +40,12 @@ pub trait Companion: Send + 'static {
         false
     }
 
-    /// Whether a vendor command is one of its own, and lies within a drive of so many pages. `None`: it is not its own.
+    /// Whether a vendor command is one of its own, and lies within a drive of so many pages. `None`: it is
+    /// not its own.
     fn admits(&self, own: &dyn Vendor, pages: u64) -> Option<Result<(), DriveError>>;
 
-    /// Serves a command that it [`Companion::admits`], which the host submits at `now`. It charges the processors itself:
-    /// [`Controller::accept_with`].
+    /// Serves a command that it [`Companion::admits`], which the host submits at `now`. It charges the
+    /// processors itself: [`Controller::accept_with`].
     ///
     /// # Errors
     /// Its own and the drive's.
@@ -107,7 +110,8 @@ pub trait Companion: Send + 'static {
         let _ = lpa;
     }
 
-    /// Power is back, and the drive answers from `ready` on. Its memory is persistent: a failure takes nothing.
+    /// Power is back, and the drive answers from `ready` on. Its memory is persistent: a failure takes
+    /// nothing.
     fn power_on(&mut self, ready: Nanos) {
         let _ = ready;
     }

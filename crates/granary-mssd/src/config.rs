@@ -54,10 +54,12 @@ pub struct LinkConfig {
     pub read_bandwidth: Bytes,
     /// Host to drive, bytes per second.
     pub write_bandwidth: Bytes,
-    /// Bytes that each 64 B line occupies the link with beyond its payload: headers and framing of its packet (TLP).
+    /// Bytes that each 64 B line occupies the link with beyond its payload: headers and framing of its packet
+    /// (TLP).
     #[serde(default = "tlp_overhead")]
     pub tlp_overhead: Bytes,
-    /// Non-posted load of one line that the drive's DRAM holds, end to end. Unloaded firmware work is included.
+    /// Non-posted load of one line that the drive's DRAM holds, end to end. Unloaded firmware work is
+    /// included.
     pub line_read: Nanos,
     /// Posted store of one line: until the CPU may go on after clwb and sfence.
     pub line_write: Nanos,
@@ -70,8 +72,8 @@ pub struct LinkConfig {
     /// Posted lines that the drive's buffer holds until the firmware takes them.
     #[serde(default = "posted_lines")]
     pub posted_lines: usize,
-    /// Lines of one load that are under way at a time, each for `line_read`; 0: all of them, one behind the other at the link's
-    /// bandwidth.
+    /// Lines of one load that are under way at a time, each for `line_read`; 0: all of them, one behind the
+    /// other at the link's bandwidth.
     #[serde(default)]
     pub load_lines: usize,
     /// One direction at a time, as SATA.
@@ -104,11 +106,12 @@ fn is_zero(n: &usize) -> bool {
 }
 
 impl Default for NvmeConfig {
-    /// From one PCIe round trip: a 64 B DMA read takes 547 ns (median, Xeon E5 v3: the processor generation of ByteFS
-    /// section 5.1) in Neugebauer et al., "Understanding PCIe performance for end host networking", SIGCOMM 2018. Posted
-    /// writes are taken as half of it. Doorbell + fetch = 1.5, data request = 1, completion = 0.5 round trips. With one
-    /// firmware command cost this gives a 4 KiB write of 3.7 us; NVMeVirt's calibration of a Samsung 970 PRO (the SSD
-    /// of the paper's Table 1) has 4.46 us. Largest command: the 970 PRO's 256 KiB (same calibration, MDTS 6).
+    /// From one PCIe round trip: a 64 B DMA read takes 547 ns (median, Xeon E5 v3: the processor generation
+    /// of ByteFS section 5.1) in Neugebauer et al., "Understanding PCIe performance for end host networking",
+    /// SIGCOMM 2018. Posted writes are taken as half of it. Doorbell + fetch = 1.5, data request = 1,
+    /// completion = 0.5 round trips. With one firmware command cost this gives a 4 KiB write of 3.7 us;
+    /// NVMeVirt's calibration of a Samsung 970 PRO (the SSD of the paper's Table 1) has 4.46 us. Largest
+    /// command: the 970 PRO's 256 KiB (same calibration, MDTS 6).
     fn default() -> NvmeConfig {
         NvmeConfig {
             fetch: Nanos(820),
@@ -120,19 +123,20 @@ impl Default for NvmeConfig {
     }
 }
 
-/// 24 B: framing 2, data link layer 6, header 16 of a memory write with 64-bit address (Neugebauer et al., section 3).
+/// 24 B: framing 2, data link layer 6, header 16 of a memory write with 64-bit address (Neugebauer et al.,
+/// section 3).
 fn tlp_overhead() -> Bytes {
     Bytes(24)
 }
 
-/// Line fill buffers of one core, which serve as write-combining buffers: 10 since Nehalem, Haswell included (Intel 64
-/// and IA-32 Architectures Optimization Reference Manual).
+/// Line fill buffers of one core, which serve as write-combining buffers: 10 since Nehalem, Haswell included
+/// (Intel 64 and IA-32 Architectures Optimization Reference Manual).
 fn wc_buffers() -> usize {
     10
 }
 
-/// 127 posted headers, and data for more lines than that: what the receive buffer of a PCI Express endpoint advertises (Intel
-/// L- and H-Tile FPGA IP for PCI Express user guide, "RX Buffer").
+/// 127 posted headers, and data for more lines than that: what the receive buffer of a PCI Express endpoint
+/// advertises (Intel L- and H-Tile FPGA IP for PCI Express user guide, "RX Buffer").
 fn posted_lines() -> usize {
     127
 }
@@ -140,8 +144,8 @@ fn posted_lines() -> usize {
 impl LinkConfig {
     /// Time of a write-verify read.
     pub fn verify(&self) -> Nanos {
-        // The paper gives no figure of its own for the zero-byte read; it is a non-posted read like any other, so the
-        // line read is the conservative choice.
+        // The paper gives no figure of its own for the zero-byte read; it is a non-posted read like any
+        // other, so the line read is the conservative choice.
         self.verify_read.unwrap_or(self.line_read)
     }
 }
@@ -153,8 +157,9 @@ pub enum WriteAck {
     /// When the drive's battery-backed memory holds its pages: the write buffer, or in cache mode the cache.
     #[default]
     Buffer,
-    /// When flash holds its pages: they are programmed at once, ahead of what waits in the write buffer, and in cache mode
-    /// through the cache, which keeps them clean. As FEMU and the emulator that the ByteFS authors released do it.
+    /// When flash holds its pages: they are programmed at once, ahead of what waits in the write buffer, and
+    /// in cache mode through the cache, which keeps them clean. As FEMU and the emulator that the ByteFS
+    /// authors released do it.
     Program,
 }
 
@@ -164,8 +169,8 @@ pub enum WriteAck {
 pub struct FirmwareConfig {
     /// Log or cache.
     pub mode: Mode,
-    /// Log mode: size of the log. Divided into two halves for double buffering: the host appends to one while the other
-    /// is cleaned.
+    /// Log mode: size of the log. Divided into two halves for double buffering: the host appends to one while
+    /// the other is cleaned.
     #[serde(default = "dram_256m")]
     pub log_region: Bytes,
     /// Log mode: size of the transaction log, 4 B for each commit.
@@ -183,12 +188,12 @@ pub struct FirmwareConfig {
     /// When a block write (also FS_WRITE) is acknowledged. Durable once acknowledged it is in either case.
     #[serde(default)]
     pub write_ack: WriteAck,
-    /// The same in cache mode, where it differs: the released emulator acknowledges what ByteFS's log takes at once, and the
-    /// baselines' blocks when they are programmed.
+    /// The same in cache mode, where it differs: the released emulator acknowledges what ByteFS's log takes
+    /// at once, and the baselines' blocks when they are programmed.
     #[serde(default)]
     pub cache_write_ack: Option<WriteAck>,
-    /// Cache mode: a power failure takes what no FLUSH has brought to flash, as in a drive without power-loss protection. Else
-    /// capacitors keep it, and FLUSH has nothing to do.
+    /// Cache mode: a power failure takes what no FLUSH has brought to flash, as in a drive without power-loss
+    /// protection. Else capacitors keep it, and FLUSH has nothing to do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub volatile_cache: bool,
     /// With `volatile_cache`: a page that no FLUSH covers may get to flash in part, by sectors of 512 B
@@ -210,7 +215,8 @@ pub struct FirmwareConfig {
     /// Processor time of one NVMe command.
     #[serde(default = "command_cost")]
     pub command_cost: Nanos,
-    /// Processor time of one byte-interface access, and of each log entry in cleaning and recovery: one index lookup.
+    /// Processor time of one byte-interface access, and of each log entry in cleaning and recovery: one index
+    /// lookup.
     #[serde(default = "entry_cost")]
     pub entry_cost: Nanos,
     /// Processor (DRAM copy) time of each line on top.
@@ -262,8 +268,8 @@ fn clock() -> u32 {
     1000
 }
 
-/// 460 ns: NVMeVirt's calibrated firmware time for each 4 KiB of a Samsung 970 PRO. One core then serves 2.2 million
-/// commands/s, above the 0.85 million that Table 4's 3.5 GB/s with 4 KiB transfers asks for.
+/// 460 ns: NVMeVirt's calibrated firmware time for each 4 KiB of a Samsung 970 PRO. One core then serves 2.2
+/// million commands/s, above the 0.85 million that Table 4's 3.5 GB/s with 4 KiB transfers asks for.
 fn command_cost() -> Nanos {
     Nanos(460)
 }
@@ -284,11 +290,13 @@ fn power_on() -> Nanos {
 }
 
 impl DriveConfig {
-    /// The emulator of the paper (Table 4), log mode: 32 GB, 8 channels, 40/60 us, 3.5/2.5 GB/s, 4.8/0.6 us per line.
+    /// The emulator of the paper (Table 4), log mode: 32 GB, 8 channels, 40/60 us, 3.5/2.5 GB/s, 4.8/0.6 us
+    /// per line.
     ///
-    /// Not in the paper and chosen here: 8 ways per channel, the smallest power of two at which 60 us programs reach the
-    /// stated 2.5 GB/s (2.5e9 B/s x 60 us / 4096 B = 37 dies); an 800 MB/s channel bus (ONFI 4.0, NV-DDR3; 3.5 GB/s over
-    /// 8 channels needs 437 MB/s); 2 ms erase and 128 pages per block (the released artifact's constants).
+    /// Not in the paper and chosen here: 8 ways per channel, the smallest power of two at which 60 us
+    /// programs reach the stated 2.5 GB/s (2.5e9 B/s x 60 us / 4096 B = 37 dies); an 800 MB/s channel bus
+    /// (ONFI 4.0, NV-DDR3; 3.5 GB/s over 8 channels needs 437 MB/s); 2 ms erase and 128 pages per block (the
+    /// released artifact's constants).
     pub fn bytefs_emulator() -> DriveConfig {
         let geometry = Geometry {
             channels: 8,
@@ -325,9 +333,9 @@ impl DriveConfig {
         }
     }
 
-    /// The same drive as a file system on its own processors sees it: no link, no queue of commands. A load or a store takes the
-    /// firmware's work (`entry_cost`, `line_cost`), and lines move at the speed of the drive's memory, which is `line_cost`
-    /// for 64 B. Everything else is the drive's.
+    /// The same drive as a file system on its own processors sees it: no link, no queue of commands. A load
+    /// or a store takes the firmware's work (`entry_cost`, `line_cost`), and lines move at the speed of the
+    /// drive's memory, which is `line_cost` for 64 B. Everything else is the drive's.
     #[must_use]
     pub fn from_inside(mut self) -> DriveConfig {
         let firmware = &self.firmware;
@@ -366,8 +374,8 @@ impl DriveConfig {
         self
     }
 
-    /// A drive of a few MiB with a log (8 KiB a half), cache (16 pages) and write buffer (8 pages) so small that
-    /// cleaning, eviction and gc run all the time. For tests, here and in other crates.
+    /// A drive of a few MiB with a log (8 KiB a half), cache (16 pages) and write buffer (8 pages) so small
+    /// that cleaning, eviction and gc run all the time. For tests, here and in other crates.
     pub fn tiny(mode: Mode) -> DriveConfig {
         let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
         c.firmware.log_region = Bytes::kib(16);
@@ -390,7 +398,8 @@ impl DriveConfig {
         self
     }
 
-    /// The same drive on larger flash. The file-offset table grows with it where it had an entry for each page.
+    /// The same drive on larger flash. The file-offset table grows with it where it had an entry for each
+    /// page.
     pub fn on_larger_flash(&self, flash: FtlConfig) -> DriveConfig {
         let mut drive = DriveConfig { flash, ..self.clone() };
         if let (Some(had), Some(bam)) = (&self.firmware.bam, &mut drive.firmware.bam)
@@ -401,8 +410,8 @@ impl DriveConfig {
         drive
     }
 
-    /// The same drive with processor times as they are at its clock, and that clock as the rated one. Copies between
-    /// memories (`line_cost`) do not depend on it.
+    /// The same drive with processor times as they are at its clock, and that clock as the rated one. Copies
+    /// between memories (`line_cost`) do not depend on it.
     pub fn at_clock(&self) -> DriveConfig {
         let mut c = self.clone();
         let f = &mut c.firmware;
@@ -425,7 +434,8 @@ impl DriveConfig {
 }
 
 impl FirmwareConfig {
-    /// Second names that pages can have (REMAP keep). None beside a write log, whose lines are a page's under one name only.
+    /// Second names that pages can have (REMAP keep). None beside a write log, whose lines are a page's under
+    /// one name only.
     pub fn names(&self) -> u32 {
         match (&self.bam, self.mode) {
             (Some(bam), Mode::Cache) => bam.names,

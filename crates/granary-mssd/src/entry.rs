@@ -1,4 +1,5 @@
-//! [`DriveEntry`]: what others know of a firmware. A registry has a line for each, as it has for file systems.
+//! [`DriveEntry`]: what others know of a firmware. A registry has a line for each, as it has for file
+//! systems.
 
 use crate::bam::BAM;
 use crate::cases::{DriveCase, FAILING, PROGRAM, TORN, VOLATILE};
@@ -50,8 +51,8 @@ impl DriveEntry {
         self.make_over(config, Backend::new)
     }
 
-    /// The same with flash that keeps no content: every page that the drive's memory does not hold reads as zeros. For raw
-    /// benches of large drives only; records of such runs must say so.
+    /// The same with flash that keeps no content: every page that the drive's memory does not hold reads as
+    /// zeros. For raw benches of large drives only; records of such runs must say so.
     ///
     /// # Errors
     /// As [`DriveEntry::make`].

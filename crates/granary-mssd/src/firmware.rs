@@ -11,11 +11,11 @@
 //!   Backend:     write buffer (buffer.rs)  ──> FTL (granary-flash)
 //! ```
 //!
-//! All of it is work of the drive's processors ([`Cores`]): commands and posted lines as they come, log cleaning and gc in the
-//! time that they leave.
+//! All of it is work of the drive's processors ([`Cores`]): commands and posted lines as they come, log
+//! cleaning and gc in the time that they leave.
 //!
-//! Every function takes the instant at which its work begins and returns the one at which it is done. State changes at
-//! once; only its time lies in the future.
+//! Every function takes the instant at which its work begins and returns the one at which it is done. State
+//! changes at once; only its time lies in the future.
 
 pub mod buffer;
 pub mod cache;
@@ -33,23 +33,27 @@ use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, Page, TxId};
 use std::any::Any;
 
-/// A personality of a drive: its firmware, which decides what is kept where. The drive around it does the link, the queues, what is
-/// in flight, and the processors' time of each command; pages that the firmware does not keep go to the [`Backend`].
+/// A personality of a drive: its firmware, which decides what is kept where. The drive around it does the
+/// link, the queues, what is in flight, and the processors' time of each command; pages that the firmware
+/// does not keep go to the [`Backend`].
 ///
-/// Functions that serve something return when that is done, and fail with the drive's errors: unreadable flash, a drive that
-/// takes no more data. A page of which nothing is known reads as zeros.
+/// Functions that serve something return when that is done, and fail with the drive's errors: unreadable
+/// flash, a drive that takes no more data. A page of which nothing is known reads as zeros.
 ///
-/// A power failure leaves what the drive's battery keeps: all that was taken, but for lines that were posted and not verified.
+/// A power failure leaves what the drive's battery keeps: all that was taken, but for lines that were posted
+/// and not verified.
 pub trait Firmware: Send {
     /// A second one that knows the same.
     fn fork(&self) -> Box<dyn Firmware>;
 
-    /// Vendor commands that it answers, by their names: those of its transactions, if it has some, and those that it serves.
+    /// Vendor commands that it answers, by their names: those of its transactions, if it has some, and those
+    /// that it serves.
     fn offers(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Fills in what it says of its own ([`Drive::identify`](granary_device::Drive::identify)), where it knows the type of `facts`.
+    /// Fills in what it says of its own ([`Drive::identify`](granary_device::Drive::identify)), where it
+    /// knows the type of `facts`.
     fn identify(&self, facts: &mut dyn Any) -> bool {
         let _ = facts;
         false
@@ -92,7 +96,8 @@ pub trait Firmware: Send {
         Ok(done)
     }
 
-    /// Takes whole lines of a page that arrived at `t`. `tx` is [`TxId::NONE`] where there are no transactions.
+    /// Takes whole lines of a page that arrived at `t`. `tx` is [`TxId::NONE`] where there are no
+    /// transactions.
     fn write_lines(
         &mut self,
         be: &mut Backend,
@@ -106,7 +111,8 @@ pub trait Firmware: Send {
     /// Drops a page's content.
     fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError>;
 
-    /// Moves a page's content to `dst`, and drops what was there; returns when it is there, and whether it was copied.
+    /// Moves a page's content to `dst`, and drops what was there; returns when it is there, and whether it
+    /// was copied.
     fn remap(&mut self, be: &mut Backend, t: Nanos, src: Lpa, dst: Lpa) -> Result<(Nanos, bool), DriveError>;
 
     /// Newest content of a page, taking no time.
@@ -161,13 +167,14 @@ pub trait Firmware: Send {
         0
     }
 
-    /// Whether lines that it has no room for keep the host's processor waiting. Else they wait in the link's buffer.
+    /// Whether lines that it has no room for keep the host's processor waiting. Else they wait in the link's
+    /// buffer.
     fn stalls_host(&self) -> bool {
         false
     }
 
-    /// When lines that the processor had done with at `served` are in the drive's memory, and no longer in the link's buffer.
-    /// `stalled`: the host waited until then.
+    /// When lines that the processor had done with at `served` are in the drive's memory, and no longer in
+    /// the link's buffer. `stalled`: the host waited until then.
     fn held_from(&self, served: Nanos, stalled: Option<Nanos>) -> Nanos {
         stalled.unwrap_or(served)
     }
@@ -177,8 +184,8 @@ pub trait Firmware: Send {
         None
     }
 
-    /// Serves a command of its own that has come at `t`; returns when it is done. The processors have been charged for a command; what
-    /// it costs beyond that it charges itself ([`Backend::cores`]).
+    /// Serves a command of its own that has come at `t`; returns when it is done. The processors have been
+    /// charged for a command; what it costs beyond that it charges itself ([`Backend::cores`]).
     ///
     /// # Errors
     /// [`DriveError::Unsupported`]: it is none of this firmware's.
@@ -199,8 +206,8 @@ pub trait Firmware: Send {
 
     // Shorter ways. A firmware that has none of them is served as well.
 
-    /// Changes whole lines, going by what they hold: one look at the page in place of a read of `reads` lines and a write of
-    /// all. `None`: the drive reads and writes.
+    /// Changes whole lines, going by what they hold: one look at the page in place of a read of `reads` lines
+    /// and a write of all. `None`: the drive reads and writes.
     #[allow(clippy::too_many_arguments, reason = "those of a read and a write")]
     fn change_lines(
         &mut self,
@@ -230,8 +237,8 @@ pub trait Firmware: Send {
         None
     }
 
-    /// Serves the first of these runs, `most` at most, that are single pages, kept here, ready at `t` and equal to `known`.
-    /// Returns how many.
+    /// Serves the first of these runs, `most` at most, that are single pages, kept here, ready at `t` and
+    /// equal to `known`. Returns how many.
     fn hit_all(&mut self, runs: &[(Lpa, usize)], known: &[Page], t: Nanos, most: usize) -> usize {
         let _ = (runs, known, t, most);
         0
@@ -257,7 +264,8 @@ impl Clone for Box<dyn Firmware> {
 /// A vendor command of a firmware's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
-    /// This one is to be committed. Commits count in the order of their submission, also where a power failure meets them.
+    /// This one is to be committed. Commits count in the order of their submission, also where a power
+    /// failure meets them.
     Commit(TxId),
     /// Stores that have not committed are to be dropped.
     Recover,
@@ -280,7 +288,8 @@ pub trait Transactions {
     /// As [`Transactions::commit_room`].
     fn commit(&mut self, be: &mut Backend, t: Nanos, tx: TxId) -> Result<Nanos, DriveError>;
 
-    /// RECOVER: what has not committed is dropped, the rest goes to flash (section 4.7); returns when it is there.
+    /// RECOVER: what has not committed is dropped, the rest goes to flash (section 4.7); returns when it is
+    /// there.
     ///
     /// # Errors
     /// Read-only drive, unreadable flash.

@@ -12,11 +12,12 @@
 //!     flash     granary-flash: FTL, NAND
 //! ```
 //!
-//! An image keeps a drive on files that survive the process or the machine: [`Kept`] is what it makes the drive from, [`Layout`]
-//! where everything lies; the image itself is granary-image's.
+//! An image keeps a drive on files that survive the process or the machine: [`Kept`] is what it makes the
+//! drive from, [`Layout`] where everything lies; the image itself is granary-image's.
 //!
-//! The drive never blocks anybody: every call takes the present instant and returns the instant at which the host
-//! sees it done; [`Port`](granary_device::Port) waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
+//! The drive never blocks anybody: every call takes the present instant and returns the instant at which the
+//! host sees it done; [`Port`](granary_device::Port) waits. What a power failure takes and leaves is stated
+//! in docs/FAULT_MODEL.md.
 
 #![forbid(unsafe_code)]
 

@@ -6,24 +6,27 @@
 //!    |    <── to_host ──   read data, loaded lines     |      3.5 GB/s     (Table 4; both at once)
 //! ```
 //!
-//! A page occupies its direction for 4096 B at the link's bandwidth (which was measured with 4 KiB transfers, so packet
-//! overhead is in it); a line occupies it for 64 B and the overhead of its own packet. Whoever is ready goes first: the
-//! data of a slow read holds up nobody.
+//! A page occupies its direction for 4096 B at the link's bandwidth (which was measured with 4 KiB transfers,
+//! so packet overhead is in it); a line occupies it for 64 B and the overhead of its own packet. Whoever is
+//! ready goes first: the data of a slow read holds up nobody.
 //!
 //! ```text
 //!   to the drive:   | data of a block write, packet by packet ...   | P | P | P | L | P | P | ...
 //!                                                          a posted line ───────┘ passes what waits behind it
 //! ```
 //!
-//! A command's data is one reservation here, up to 256 KiB, but on the link it is packets, and the completions that
-//! carry it are passed by posted writes (PCI Express, transaction ordering rules: a posted request must be able to pass
-//! completions). So a line waits for one packet of it at most; the link's time is the same, the data ends later.
+//! A command's data is one reservation here, up to 256 KiB, but on the link it is packets, and the
+//! completions that carry it are passed by posted writes (PCI Express, transaction ordering rules: a posted
+//! request must be able to pass completions). So a line waits for one packet of it at most; the link's time
+//! is the same, the data ends later.
 //!
-//! Posted lines need room in the drive's buffer ([`Credits`]): until its firmware takes what came before, the CPU waits.
+//! Posted lines need room in the drive's buffer ([`Credits`]): until its firmware takes what came before, the
+//! CPU waits.
 //!
 //! Half duplex (SATA): both directions share one timeline.
 //!
-//! It does *not* model retries or the ordering of single packets otherwise; the latencies are in `LinkConfig`.
+//! It does *not* model retries or the ordering of single packets otherwise; the latencies are in
+//! `LinkConfig`.
 
 mod credits;
 pub mod wc;
@@ -119,8 +122,9 @@ impl Link {
         self.out().fill(ready, len).end
     }
 
-    /// Moves `lines` posted lines to the drive, between the packets of what block writes move, once its buffer has room for them.
-    /// Whoever calls it says with [`Link::lines_taken`] when the firmware has taken them.
+    /// Moves `lines` posted lines to the drive, between the packets of what block writes move, once its
+    /// buffer has room for them. Whoever calls it says with [`Link::lines_taken`] when the firmware has taken
+    /// them.
     pub fn lines_in(&mut self, ready: Nanos, lines: usize) -> Nanos {
         let ready = self.credits.wait(ready, lines, self.posted_lines);
         let len = self.line_in * lines as u64;
@@ -147,7 +151,8 @@ impl Link {
         self.to_host.horizon()
     }
 
-    /// Moves `lines` lines to the host `count` times, from `ready` on at this distance, while nothing else is on its way.
+    /// Moves `lines` lines to the host `count` times, from `ready` on at this distance, while nothing else is
+    /// on its way.
     pub fn lines_out_each(&mut self, ready: Nanos, lines: usize, distance: Nanos, count: usize) {
         self.to_host.append_each(ready, self.line_out * lines as u64, distance, count as u64);
     }

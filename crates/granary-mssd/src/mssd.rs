@@ -10,11 +10,12 @@
 //!   from an image (mssd/kept.rs)
 //! ```
 //!
-//! Every call first does what is due by its instant: programs that are done free their buffers, cleaning batches run,
-//! tracked commands that are acknowledged take effect. One mutex guards everything; nothing waits inside.
+//! Every call first does what is due by its instant: programs that are done free their buffers, cleaning
+//! batches run, tracked commands that are acknowledged take effect. One mutex guards everything; nothing
+//! waits inside.
 //!
-//! Invariant: sums balance (`Drive::check`): what the link carried is what the commands asked for and what the firmware
-//! took in. Source: ByteFS sections 2.1, 4.2 to 4.4, 4.7, 4.9.
+//! Invariant: sums balance (`Drive::check`): what the link carried is what the commands asked for and what
+//! the firmware took in. Source: ByteFS sections 2.1, 4.2 to 4.4, 4.7, 4.9.
 
 mod block;
 mod byte;
@@ -47,8 +48,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// An emulated memory-semantic SSD.
 pub struct Mssd {
     config: RwLock<Arc<DriveConfig>>,
-    /// The one that the drive was made with, with processor times at the clock that the processors run at. What growth
-    /// changes is not read from it.
+    /// The one that the drive was made with, with processor times at the clock that the processors run at.
+    /// What growth changes is not read from it.
     at_clock: DriveConfig,
     /// But for the pages: what it is.
     info: DriveInfo,
@@ -84,8 +85,8 @@ impl Mssd {
         DriveEntry::of(BUILT_IN, config)?.make(config)
     }
 
-    /// A new drive of a configuration that has been validated, with its firmware, its policies where that has its own, what stands
-    /// beside it, its write buffer and flash.
+    /// A new drive of a configuration that has been validated, with its firmware, its policies where that has
+    /// its own, what stands beside it, its write buffer and flash.
     pub(crate) fn with_firmware(
         config: &DriveConfig,
         firmware: Box<dyn Firmware>,
@@ -159,7 +160,8 @@ impl Mssd {
     ) -> Result<T, DriveError> {
         let copied = s.inner.backend.copied();
         s.begin(now)?;
-        // Each in its own way: a result that was written in parts and is then copied as a whole makes the processor wait.
+        // Each in its own way: a result that was written in parts and is then copied as a whole makes the
+        // processor wait.
         match work(s) {
             Ok(done) => {
                 s.charge_gc(now, copied, self.at_clock.firmware.entry_cost);
@@ -184,8 +186,8 @@ impl Mssd {
         self.pages.load(Relaxed)
     }
 
-    /// The newest content of a page as the drive has it (not what the host's write-combining buffers hold), taking no
-    /// time and not counted. For checks.
+    /// The newest content of a page as the drive has it (not what the host's write-combining buffers hold),
+    /// taking no time and not counted. For checks.
     ///
     /// # Errors
     /// Outside the drive, unreadable flash.
@@ -199,7 +201,8 @@ impl Mssd {
         }
     }
 
-    /// Bytes of drive DRAM that the log's index takes (0 in cache mode); the paper reports 21 MB for a 256 MB log.
+    /// Bytes of drive DRAM that the log's index takes (0 in cache mode); the paper reports 21 MB for a 256 MB
+    /// log.
     pub fn index_memory(&self) -> usize {
         self.state.lock().inner.firmware.index_memory()
     }

@@ -5,12 +5,14 @@
 //!                  | instant passed: acknowledged                  | power fails before
 //!                  v                                               v
 //!             takes effect                              pages, trims: each on its own takes effect or not
-//!                                                       commits: the first k of them do; a companion's: each as a whole
+//!                                                       commits: the first k of them do; a companion's: each
+//!                                                       as a whole
 //! ```
 //!
-//! While tracking is on, a command's effect on the drive's state waits here until its completion instant. So nothing
-//! has ever to be undone: what power loss finds here either lands or is gone. Reads see through it, and a later access to
-//! the same page lets it land first, so that a running drive behaves as if tracking were off.
+//! While tracking is on, a command's effect on the drive's state waits here until its completion instant. So
+//! nothing has ever to be undone: what power loss finds here either lands or is gone. Reads see through it,
+//! and a later access to the same page lets it land first, so that a running drive behaves as if tracking
+//! were off.
 //!
 //! Source: docs/FAULT_MODEL.md.
 
@@ -94,7 +96,8 @@ const LATEST: Nanos = Nanos::from_micros(300);
 #[derive(Clone, Default)]
 pub struct InFlight {
     effects: Vec<(Nanos, Effect)>,
-    /// How many effects concern a page alone: a trim of a drive has one for each page, and each asks whether there are others.
+    /// How many effects concern a page alone: a trim of a drive has one for each page, and each asks whether
+    /// there are others.
     on_page: FxHashMap<u64, u32>,
     /// Effects that concern ranges of pages.
     of_ranges: usize,
@@ -159,8 +162,8 @@ impl InFlight {
         self.effects.iter().map(|(done, _)| *done).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Takes out what is acknowledged by `now`, in order of completion; what changes a companion's tables in order of
-    /// submission, with all that was submitted before.
+    /// Takes out what is acknowledged by `now`, in order of completion; what changes a companion's tables in
+    /// order of submission, with all that was submitted before.
     pub fn acknowledged(&mut self, now: Nanos) -> Vec<(Nanos, Effect)> {
         let last_own = self.effects.iter().rposition(|(done, e)| *done <= now && e.is_own());
         let mut position = 0;

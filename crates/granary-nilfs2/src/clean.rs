@@ -1,14 +1,15 @@
 //! The cleaner: what is live in a segment moves to a new log, and the segment is free.
 //!
 //! ```text
-//!   victim's summaries -> each block: virtual   its DAT entry says so? in use, of a snapshot, young: moves, only the entry changes
+//!   victim's summaries -> each block: virtual   its DAT entry says so? in use, of a snapshot, young: moves,
+//!                                               only the entry changes
 //!                                               ended: the number is free
 //!                                     DAT, cpfile, sufile    still in the map? made dirty
 //!   one log (GC) with everything else that is dirty -> FLUSH -> the segments can be taken
 //! ```
 //!
-//! Checkpoints that are older than the protection period and no snapshots end first. So a block's number never changes when it moves,
-//! and no index above it; the entries of snapshots stay right.
+//! Checkpoints that are older than the protection period and no snapshots end first. So a block's number
+//! never changes when it moves, and no index above it; the entries of snapshots stay right.
 //!
 //! Source: reference/nilfs2.md section 5.6 (nilfs_cleanerd of nilfs-utils); PebbleSSD section 4.2.1.
 
@@ -99,7 +100,8 @@ impl State {
             .collect())
     }
 
-    /// Blocks that a log of the cleaner takes at most, beside those that it moves, if it decides about so many.
+    /// Blocks that a log of the cleaner takes at most, beside those that it moves, if it decides about so
+    /// many.
     fn cleaning_takes(&self, decided: u64) -> u64 {
         self.need(0, 0) + decided.min(self.dat.file.tree.count) * 102 / 100
     }
@@ -154,7 +156,8 @@ impl State {
 }
 
 impl Nilfs2 {
-    /// Cleans the segments that `choose` wants, when nobody changes anything; whether there is more room then beside what is dirty.
+    /// Cleans the segments that `choose` wants, when nobody changes anything; whether there is more room then
+    /// beside what is dirty.
     pub(crate) fn clean(
         &self,
         protection: Nanos,
@@ -243,9 +246,9 @@ impl Nilfs2 {
         Ok((items.collect(), 0))
     }
 
-    /// Cleans so that there is room again, by the most that can be gained; whether it gained something. For what grows it does so
-    /// only where the log that it writes takes less, at worst, than it frees: a crowd that finds no space must not use up the room
-    /// that what frees space needs.
+    /// Cleans so that there is room again, by the most that can be gained; whether it gained something. For
+    /// what grows it does so only where the log that it writes takes less, at worst, than it frees: a crowd
+    /// that finds no space must not use up the room that what frees space needs.
     pub(crate) fn clean_for_space(&self, want: Want) -> Result<bool> {
         let (_, gained) = self.clean(self.options.protection_period, &mut |s, mut all| {
             let size = s.segs.geo.seg_blocks;
@@ -328,8 +331,9 @@ impl Nilfs2 {
     }
 }
 
-/// The oldest segments that are worth it and whose blocks there is room for. Segments that are nearly full of live blocks give less
-/// than the log takes that empties them: that may cost room, but not what is kept for those who free space.
+/// The oldest segments that are worth it and whose blocks there is room for. Segments that are nearly full of
+/// live blocks give less than the log takes that empties them: that may cost room, but not what is kept for
+/// those who free space.
 fn oldest(s: &State, mut all: Vec<Candidate>, step: usize, least: u64) -> Vec<u64> {
     let (size, room) = (s.segs.geo.seg_blocks, s.segs.room());
     all.retain(|c| c.written > 0 && c.written.saturating_sub(c.live) * 100 >= least.max(1) * size);

@@ -6,8 +6,8 @@
 //!   readers     | -------- never wait for the drive's writing: what is under way is in memory -------- |
 //! ```
 //!
-//! Source: reference/nilfs2.md section 5.3 (Linux 6.1): a log 5 s after the first change, at 3600 dirty blocks, and for whoever waits;
-//! a superblock not more often than every 10 s, after what it names.
+//! Source: reference/nilfs2.md section 5.3 (Linux 6.1): a log 5 s after the first change, at 3600 dirty
+//! blocks, and for whoever waits; a superblock not more often than every 10 s, after what it names.
 
 use crate::fs::Nilfs2;
 use crate::layout::superblock::{CLEAN, Superblock};
@@ -21,8 +21,9 @@ use granary_units::{Lpa, Nanos, Page};
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A page that is promised so long and still clean is given up: no call takes as long between asking for space and writing to memory. A
-/// choice; too long, it keeps space from others for a moment, too short, a crowd of writers uses up what the cleaner needs.
+/// A page that is promised so long and still clean is given up: no call takes as long between asking for
+/// space and writing to memory. A choice; too long, it keeps space from others for a moment, too short, a
+/// crowd of writers uses up what the cleaner needs.
 const ABANDONED: Nanos = Nanos::from_millis(1000);
 
 impl Nilfs2 {
@@ -40,8 +41,8 @@ impl Nilfs2 {
         error
     }
 
-    /// Writes a log of all that is dirty; with `wanted` only if that still says so when nobody changes anything. Says whether it
-    /// did.
+    /// Writes a log of all that is dirty; with `wanted` only if that still says so when nobody changes
+    /// anything. Says whether it did.
     pub(crate) fn construct_if(
         &self,
         wanted: &mut dyn FnMut(&mut crate::state::State) -> Option<Kind>,
@@ -113,7 +114,8 @@ impl Nilfs2 {
         Ok(log.blocks.len() as u64)
     }
 
-    /// Makes a log and starts to write it; `ops` is held exclusively. Readers have it from memory until `Media::retire`.
+    /// Makes a log and starts to write it; `ops` is held exclusively. Readers have it from memory until
+    /// `Media::retire`.
     pub(crate) fn begin_log(&self, kind: Kind, moved: Vec<Item>) -> Result<(Log, Ticket)> {
         let _step = granary_sim::step("nilfs2: a log is written");
         self.prepare_super(moved.len() as u64)?;
@@ -181,8 +183,9 @@ impl Nilfs2 {
         }
     }
 
-    /// FLUSH, where something was written since the last one. One at a time: whoever finds that another caller has taken it over
-    /// waits for that one's end (the kernel's `nilfs_flush_device` does not, and returns before the drive has answered).
+    /// FLUSH, where something was written since the last one. One at a time: whoever finds that another
+    /// caller has taken it over waits for that one's end (the kernel's `nilfs_flush_device` does not, and
+    /// returns before the drive has answered).
     pub(crate) fn flush(&self) -> Result<()> {
         let _one = self.flushing.lock();
         if self.options.barrier && self.unflushed.swap(false, Relaxed) {

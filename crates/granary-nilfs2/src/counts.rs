@@ -7,9 +7,10 @@
 //!   the DAT's own blocks and nodes ------------> dat[segment]
 //! ```
 //!
-//! The cleaner asks for all segments at each step, statfs and every refusal ask for what is dead and kept. A walk of the DAT for each
-//! of these would take as long as the file system is large. One walk makes the counts, when they are asked for first; from then on
-//! [`Dat`](crate::dat::Dat) tells of each entry before and after its change. Other snapshots need another walk.
+//! The cleaner asks for all segments at each step, statfs and every refusal ask for what is dead and kept. A
+//! walk of the DAT for each of these would take as long as the file system is large. One walk makes the
+//! counts, when they are asked for first; from then on [`Dat`](crate::dat::Dat) tells of each entry before
+//! and after its change. Other snapshots need another walk.
 
 use crate::dat::DatEntry;
 use crate::geometry::Geometry;

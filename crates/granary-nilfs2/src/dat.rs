@@ -4,11 +4,13 @@
 //!   entry 32 B:  address 8 | first checkpoint 8 | first checkpoint without it 8 (all ones: in use) | 0 8
 //! ```
 //!
-//! A block that is written gets a new virtual number, and its old one ends; it stays readable for the checkpoints before. When the
-//! cleaner moves a block only its address changes here. DAT's own blocks have no virtual numbers: its map holds addresses.
+//! A block that is written gets a new virtual number, and its old one ends; it stays readable for the
+//! checkpoints before. When the cleaner moves a block only its address changes here. DAT's own blocks have no
+//! virtual numbers: its map holds addresses.
 //!
-//! Source: reference/nilfs2.md section 5.1; numbers are looked for as by the kernel (`nilfs_btree_find_target_v`,
-//! `nilfs_dat_prepare_update`): behind the block before, behind the old one, else in an eighth of the group that the inode chooses.
+//! Source: reference/nilfs2.md section 5.1; numbers are looked for as by the kernel
+//! (`nilfs_btree_find_target_v`, `nilfs_dat_prepare_update`): behind the block before, behind the old one,
+//! else in an eighth of the group that the inode chooses.
 
 use crate::buffers::Buffers;
 use crate::counts::Counts;
@@ -89,8 +91,8 @@ pub(crate) struct Dat {
 
 impl Dat {
     pub fn new(file: Buffers, blocks: u64) -> Dat {
-        // Each number in use has a block, and ended ones go when their segment is cleaned: a quarter more is for those that
-        // have no place yet.
+        // Each number in use has a block, and ended ones go when their segment is cleaned: a quarter more is
+        // for those that have no place yet.
         let (most, dense) = ((2 * blocks).div_ceil(GROUP) + 1, blocks + blocks / 4);
         Dat { file, groups: Groups { entry: ENTRY, most, dense }, counts: None, walks: 0 }
     }
@@ -125,9 +127,9 @@ impl Dat {
         Ok(())
     }
 
-    /// Where a block of this inode, without others beside it, looks for a number: in an eighth of the first group, or of the
-    /// part of it that is kept dense. The kernel spreads over all of it: on a drive of some MiB each cleaning would then change
-    /// more blocks of DAT than it frees.
+    /// Where a block of this inode, without others beside it, looks for a number: in an eighth of the first
+    /// group, or of the part of it that is kept dense. The kernel spreads over all of it: on a drive of some
+    /// MiB each cleaning would then change more blocks of DAT than it frees.
     pub fn target(&self, ino: u64) -> u64 {
         ino % PARTS * (GROUP.min(self.groups.dense) / PARTS)
     }

@@ -1,11 +1,13 @@
 //! Directories: blocks of entries, looked through from the beginning, as ext2's.
 //!
 //! ```text
-//!   block 0  . | .. | name | name ...      block 1  name | ...        a name goes into the first block with room
+//!   block 0  . | .. | name | name ...      block 1  name | ...        a name goes into the first block with
+//!                                                                     room
 //! ```
 //!
-//! [`Index`] is in memory only: where each name is, and how much room each block has. The kernel looks through the blocks, from the
-//! one where the last search ended; virtual time is charged for that. Positions of `readdir` are bytes of the directory.
+//! [`Index`] is in memory only: where each name is, and how much room each block has. The kernel looks
+//! through the blocks, from the one where the last search ended; virtual time is charged for that. Positions
+//! of `readdir` are bytes of the directory.
 
 pub(crate) mod index;
 

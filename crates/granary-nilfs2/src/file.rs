@@ -6,7 +6,8 @@
 //!   a log        pulls what the vfs has dirty, of all files (construct.rs)
 //! ```
 //!
-//! The vfs counts pages as clean when they are staged. Until a log has them readers get them from here, so nobody sees old content.
+//! The vfs counts pages as clean when they are staged. Until a log has them readers get them from here, so
+//! nobody sees old content.
 
 use crate::dat::Virtual;
 use crate::fs::{Held, Nilfs2};
@@ -116,8 +117,9 @@ impl Nilfs2 {
         }
     }
 
-    /// Reads consecutive pages; holes are zeros. Takes no lock while it reads: where segments were taken again meanwhile, or old
-    /// addresses ended, what was looked up may name something else, so everything is read once more.
+    /// Reads consecutive pages; holes are zeros. Takes no lock while it reads: where segments were taken
+    /// again meanwhile, or old addresses ended, what was looked up may name something else, so everything is
+    /// read once more.
     pub(crate) fn read_run(&self, ino: u64, first: u64, out: &mut [Page]) -> Result<()> {
         loop {
             let (mut wanted, mut addrs) = (Vec::new(), Vec::new());

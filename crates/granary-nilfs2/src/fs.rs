@@ -38,7 +38,8 @@ pub struct Stats {
     pub refused_blocks: u64,
     /// Blocks that FS_WRITE brought.
     pub fs_written: u64,
-    /// Times that the whole DAT was read to count live blocks: for the first question, and after a change of snapshots.
+    /// Times that the whole DAT was read to count live blocks: for the first question, and after a change of
+    /// snapshots.
     pub dat_walks: u64,
 }
 

@@ -34,7 +34,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The shape of a drive of so many blocks; `None` where it is too small, or segments of that size cannot be.
+    /// The shape of a drive of so many blocks; `None` where it is too small, or segments of that size cannot
+    /// be.
     pub fn plan(blocks: u64, seg_blocks: Option<u64>) -> Option<Geometry> {
         let seg_blocks = seg_blocks.unwrap_or_else(|| {
             let mut size = SEGMENT_BLOCKS;
@@ -79,15 +80,16 @@ impl Geometry {
         block >= 1 && block < self.segments * self.seg_blocks
     }
 
-    /// Blocks that the cleaner keeps for itself: reserved segments, and what a few of its logs take. Such a log rewrites each block
-    /// of DAT that it frees or moves something of, and DAT has one for 128 blocks.
+    /// Blocks that the cleaner keeps for itself: reserved segments, and what a few of its logs take. Such a
+    /// log rewrites each block of DAT that it frees or moves something of, and DAT has one for 128 blocks.
     pub fn kept(&self) -> u64 {
         let all = self.segments * self.seg_blocks;
         let logs = (10 * (all / 128 + 40)).min(all / 6);
         (self.reserved * self.seg_blocks).max(logs)
     }
 
-    /// Blocks that can be in use. With less than a tenth of dead blocks between them the cleaner gains too little.
+    /// Blocks that can be in use. With less than a tenth of dead blocks between them the cleaner gains too
+    /// little.
     pub fn capacity(&self) -> u64 {
         (self.segments * self.seg_blocks - self.kept()) / 10 * 9
     }

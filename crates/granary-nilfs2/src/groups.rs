@@ -5,8 +5,8 @@
 //!     used 4 B each                32,768 bits
 //! ```
 //!
-//! Source: the kernel's `alloc.c` (`nilfs_palloc_*`); descriptors count used entries and not free ones, so that a hole is an empty
-//! group.
+//! Source: the kernel's `alloc.c` (`nilfs_palloc_*`); descriptors count used entries and not free ones, so
+//! that a hole is an empty group.
 
 use crate::buffers::Buffers;
 use crate::layout::{BLOCK_SIZE, BlockBytes, corrupt, le32, put32};

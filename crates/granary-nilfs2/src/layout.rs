@@ -7,9 +7,9 @@
 //!   log (partial segments):  summary | files: data, B-tree nodes | ifile | cpfile | sufile | DAT | super root
 //! ```
 //!
-//! Geometry and record sizes are the kernel's (segments of 8 MiB, inodes of 128 B, DAT entries of 32 B, segment usages of 16 B,
-//! checkpoints of 192 B, B-tree nodes of 255 children), so that operations touch the same number of blocks; the bytes are our own.
-//! Parsers take any bytes and never panic.
+//! Geometry and record sizes are the kernel's (segments of 8 MiB, inodes of 128 B, DAT entries of 32 B,
+//! segment usages of 16 B, checkpoints of 192 B, B-tree nodes of 255 children), so that operations touch the
+//! same number of blocks; the bytes are our own. Parsers take any bytes and never panic.
 //!
 //! Source: reference/nilfs2.md section 5.1 (Linux 6.1); the kernel's Documentation/filesystems/nilfs2.rst.
 

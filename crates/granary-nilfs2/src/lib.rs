@@ -10,10 +10,11 @@
 //!   segments: places                 media: the drive, and blocks on their way to it
 //! ```
 //!
-//! Nothing is overwritten. A log has the blocks that changed, the nodes above them, and the files of metadata up to a super root;
-//! what it replaces stays readable until the cleaner takes its segment. A power loss goes back to the newest whole log, and forward
-//! over logs of data that fdatasync left. Protocol, sizes and timers are those of Linux 6.1 (`granary
-//! calibrate --reference` compares the blocks of each operation); the bytes on media are our own.
+//! Nothing is overwritten. A log has the blocks that changed, the nodes above them, and the files of metadata
+//! up to a super root; what it replaces stays readable until the cleaner takes its segment. A power loss goes
+//! back to the newest whole log, and forward over logs of data that fdatasync left. Protocol, sizes and
+//! timers are those of Linux 6.1 (`granary calibrate --reference` compares the blocks of each operation); the
+//! bytes on media are our own.
 //!
 //! Source: reference/nilfs2.md; PebbleSSD section 4.2.
 

@@ -8,8 +8,8 @@
 //!   encode    summaries, checksums, super root
 //! ```
 //!
-//! Each stage makes only blocks of later ones dirty, so once through is enough. Clean flags are set on the way: a log that cannot be
-//! written breaks the file system.
+//! Each stage makes only blocks of later ones dirty, so once through is enough. Clean flags are set on the
+//! way: a log that cannot be written breaks the file system.
 //!
 //! Source: reference/nilfs2.md section 5.2; the kernel's `segment.c`.
 

@@ -5,18 +5,21 @@
 //!                                           (readers find them here)
 //! ```
 //!
-//! As soon as a log is laid out the maps name its blocks' new addresses, while the drive is still writing them. Readers do not wait
-//! for that: they are served from here.
+//! As soon as a log is laid out the maps name its blocks' new addresses, while the drive is still writing
+//! them. Readers do not wait for that: they are served from here.
 //!
-//! A block that REMAP moves has two addresses until BAM_RESET, which ends the old one: it reads as zeros from then on. A reader looks up an
-//! address and asks the drive later, so the reset may come in between. The order of things makes that visible:
+//! A block that REMAP moves has two addresses until BAM_RESET, which ends the old one: it reads as zeros from
+//! then on. A reader looks up an address and asks the drive later, so the reset may come in between. The
+//! order of things makes that visible:
 //!
 //! ```text
 //!   constructor   maps name the new address | retire | era + 1 | BAM_RESET
-//!   reader        era before | look up | read | era after      the same: the read came before the reset; else once more
+//!   reader        era before | look up | read | era after      the same: the read came before the reset;
+//!                                                              else once more
 //! ```
 //!
-//! A reader that sees the new era before it looks up finds new addresses alone, whether the reset is done or not.
+//! A reader that sees the new era before it looks up finds new addresses alone, whether the reset is done or
+//! not.
 
 use crate::geometry::Geometry;
 use crate::layout::corrupt;
@@ -64,13 +67,14 @@ impl Media {
         *self.renamed.write() = FxHashMap::default();
     }
 
-    /// Which addresses are good: to be asked for before they are looked up, and again when what lies there has been read. Where it
-    /// moved the read is void.
+    /// Which addresses are good: to be asked for before they are looked up, and again when what lies there
+    /// has been read. Where it moved the read is void.
     pub fn era(&self) -> u64 {
         self.era.load(SeqCst)
     }
 
-    /// Ends the old addresses of all renamed blocks. The maps name the new ones, and [`Media::retire`] came before.
+    /// Ends the old addresses of all renamed blocks. The maps name the new ones, and [`Media::retire`] came
+    /// before.
     ///
     /// # Errors
     /// The drive's.
@@ -86,7 +90,8 @@ impl Media {
         }
     }
 
-    /// One block. Its address was looked up under the lock of the maps, which is still held, so it is a new one.
+    /// One block. Its address was looked up under the lock of the maps, which is still held, so it is a new
+    /// one.
     ///
     /// # Errors
     /// `Corrupt` where there is no such block; the drive's.
@@ -115,8 +120,8 @@ impl Media {
         Ok(self.port.read(Lpa(at), out, what)?)
     }
 
-    /// Starts reading blocks, neighbours in one command. What it brings is good where the [`Media::era`] of the look-up still is
-    /// when it has completed.
+    /// Starts reading blocks, neighbours in one command. What it brings is good where the [`Media::era`] of
+    /// the look-up still is when it has completed.
     pub fn submit_reads(&self, addrs: &[u64], out: &mut [Page], what: Structure) -> Result<Ticket> {
         let (mut ticket, mut at) = (Ticket::NONE, 0);
         let addrs: Vec<u64> = addrs.iter().map(|at| self.present(*at)).collect();

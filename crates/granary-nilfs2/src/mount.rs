@@ -5,8 +5,9 @@
 //!   -> superblock: one mount more -> data of later logs -> inodes without names -> a log with all that -> superblock
 //! ```
 //!
-//! The number of the mount is in the serial numbers of its logs: none of an interrupted life is taken for one of this. Recovery
-//! changes nothing on media until its own log is whole, so it can be interrupted and begins again.
+//! The number of the mount is in the serial numbers of its logs: none of an interrupted life is taken for one
+//! of this. Recovery changes nothing on media until its own log is whole, so it can be interrupted and begins
+//! again.
 
 use crate::buffers::Buffers;
 use crate::clean::cleaner_loop;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct MkfsOptions {
     /// Size of the file system; `None` = the whole drive.
     pub size: Option<Bytes>,
-    /// Blocks in a segment, a power of two from 32 on; `None` = 2048 (8 MiB), fewer where the drive is so small that less than
-    /// 64 segments would fit.
+    /// Blocks in a segment, a power of two from 32 on; `None` = 2048 (8 MiB), fewer where the drive is so
+    /// small that less than 64 segments would fit.
     pub segment_blocks: Option<u32>,
 }
 
@@ -18,8 +18,9 @@ pub struct MkfsOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fsync {
-    /// As the kernel: nothing happens unless content of the inode changed. Of a new empty file, and of one whose mode changed, the
-    /// next log has it, 5 s later at most (Linux 6.1, `nilfs_sync_file` asks `nilfs_inode_dirty`).
+    /// As the kernel: nothing happens unless content of the inode changed. Of a new empty file, and of one
+    /// whose mode changed, the next log has it, 5 s later at most (Linux 6.1, `nilfs_sync_file` asks
+    /// `nilfs_inode_dirty`).
     #[default]
     Content,
     /// Whatever changed, so that an fsync that returned is a promise.
@@ -32,8 +33,8 @@ pub enum Fsync {
 pub struct MountOptions {
     /// Checkpoint to mount, which must be a snapshot; nothing can be changed then. `None` = the newest.
     pub cp: Option<u64>,
-    /// Where the newest log is damaged, mount what an older one has: whatever is newer is lost. The kernel goes back to the log of
-    /// the other superblock unasked, but not where the drive fails.
+    /// Where the newest log is damaged, mount what an older one has: whatever is newer is lost. The kernel
+    /// goes back to the log of the other superblock unasked, but not where the drive fails.
     pub go_back: bool,
     /// What fsync makes durable.
     pub fsync: Fsync,
@@ -51,15 +52,18 @@ pub struct MountOptions {
     pub min_clean_segments: u32,
     /// Clean segments, in percent, at which it stops (`max_clean_segments`).
     pub max_clean_segments: u32,
-    /// Segments of a step of the cleaner (`nsegments_per_clean`, and `mc_nsegments_per_clean` with few clean segments).
+    /// Segments of a step of the cleaner (`nsegments_per_clean`, and `mc_nsegments_per_clean` with few clean
+    /// segments).
     pub segments_per_clean: (u32, u32),
     /// Pause between steps, as above (`cleaning_interval`, `mc_cleaning_interval`), ns.
     pub cleaning_interval: (Nanos, Nanos),
-    /// Dead share in percent that makes a segment worth it, as above (`min_reclaimable_blocks`, `mc_min_reclaimable_blocks`).
+    /// Dead share in percent that makes a segment worth it, as above (`min_reclaimable_blocks`,
+    /// `mc_min_reclaimable_blocks`).
     pub min_reclaimable: (u32, u32),
     /// The cleaner lets the drive rename blocks (REMAP keep) and does not copy them: needs PebbleSSD's drive.
     pub remap_cleaning: bool,
-    /// fsync writes data with FS_WRITE, and a summary; nodes and metadata wait for the next log: needs PebbleSSD's drive.
+    /// fsync writes data with FS_WRITE, and a summary; nodes and metadata wait for the next log: needs
+    /// PebbleSSD's drive.
     pub fs_write_fsync: bool,
     /// Memory for metadata blocks. Not of a testbed, whose host has one for whatever is mounted.
     #[serde(skip)]

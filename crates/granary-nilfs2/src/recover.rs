@@ -5,12 +5,13 @@
 //!                            newest root     rolled forward
 //! ```
 //!
-//! A log counts if all of its parts are whole and it follows the one before (serial numbers, sequence numbers of segments). What a
-//! crash left behind has another predecessor and is never taken for a later log.
+//! A log counts if all of its parts are whole and it follows the one before (serial numbers, sequence numbers
+//! of segments). What a crash left behind has another predecessor and is never taken for a later log.
 //!
-//! A power failure tears the last log: its blocks can be read, and do not fit its checksum. A drive that cannot read a block is
-//! another matter: the log may be one that was acknowledged, and a mount fails (as the kernel's, NILFS_SEG_FAIL_IO). The log that
-//! the superblock names was flushed before it was named: where that one is not whole, something is damaged.
+//! A power failure tears the last log: its blocks can be read, and do not fit its checksum. A drive that
+//! cannot read a block is another matter: the log may be one that was acknowledged, and a mount fails (as the
+//! kernel's, NILFS_SEG_FAIL_IO). The log that the superblock names was flushed before it was named: where
+//! that one is not whole, something is damaged.
 //!
 //! Source: reference/nilfs2.md section 5.2; the kernel's `recovery.c`.
 
@@ -145,7 +146,8 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
     if whole.root.is_some() || data { Ok(whole) } else { Err(corrupt("a log without a super root")) }
 }
 
-/// The message of a mount about a log that it cannot do without: whose blocks it has, and how to do without them.
+/// The message of a mount about a log that it cannot do without: whose blocks it has, and how to do without
+/// them.
 fn damaged(media: &Media, at: u64, e: FsError) -> FsError {
     let why = match e {
         FsError::Corrupt(why) => why,

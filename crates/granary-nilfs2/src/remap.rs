@@ -4,11 +4,12 @@
 //!   cleaner   REMAP keep old -> places in the log | summary, metadata, super root | superblock | BAM_RESET | segments are free
 //!             until the reset both names read the block: DAT on media names the old one, the log the new one
 //!   fsync     summary, data by FS_WRITE                  ...      the next super root, then BAM_RESET
-//!   recovery  of each pair of names the one that no log has is trimmed; data of logs by their summaries, as ever
+//!   recovery  of each pair of names the one that no log has is trimmed; data of logs by their summaries, as
+//!             ever
 //! ```
 //!
-//! Nothing is read from BAM for files: the summary of an fsync's log says the same, and where the file ends. FS_WRITE saves the fsync
-//! its nodes, its metadata and its super root.
+//! Nothing is read from BAM for files: the summary of an fsync's log says the same, and where the file ends.
+//! FS_WRITE saves the fsync its nodes, its metadata and its super root.
 
 use crate::construct::submit;
 use crate::fs::Nilfs2;
@@ -22,7 +23,8 @@ use granary_units::{Lpa, PAGE_SIZE, Page};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Nilfs2 {
-    /// Gives blocks their places in a log. Where the drive has no room for names they are written, before the log is.
+    /// Gives blocks their places in a log. Where the drive has no room for names they are written, before the
+    /// log is.
     ///
     /// # Errors
     /// The drive's, here and below.
@@ -89,8 +91,8 @@ impl Nilfs2 {
     }
 }
 
-/// After the newest log is known and before anything is written: of each pair of names the one that no log has ends. A second
-/// failure finds what the first one did: the logs are the same.
+/// After the newest log is known and before anything is written: of each pair of names the one that no log
+/// has ends. A second failure finds what the first one did: the logs are the same.
 ///
 /// # Errors
 /// The drive's.

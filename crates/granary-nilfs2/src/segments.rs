@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   segment  | log | log | here -> ......... |      next segment, already chosen | ............ |
-//!             parts of a log fill what is left, then the log goes on in the next one, with the next sequence number
+//!             parts of a log fill what is left, then the log goes on in the next one, with the next sequence
+//!             number
 //! ```
 //!
-//! A segment can be taken if the sufile of the newest log that is surely on media calls it clean, and if the log that the superblock
-//! names, where a recovery begins to read, is newer than what it held: else the chain of logs would be cut.
+//! A segment can be taken if the sufile of the newest log that is surely on media calls it clean, and if the
+//! log that the superblock names, where a recovery begins to read, is newer than what it held: else the chain
+//! of logs would be cut.
 
 use crate::geometry::Geometry;
 use crate::layout::SUFILE_INO;

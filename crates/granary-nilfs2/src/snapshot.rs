@@ -1,7 +1,8 @@
 //! Checkpoints and snapshots, as `lscp`, `mkcp`, `chcp` and `rmcp` of nilfs-utils handle them.
 //!
 //! ```text
-//!   every log is a checkpoint ... | 11 | 12 ss | 13 | 14 | ...     the cleaner ends those that are old; snapshots stay
+//!   every log is a checkpoint ... | 11 | 12 ss | 13 | 14 | ...     the cleaner ends those that are old;
+//!                                                                  snapshots stay
 //! ```
 
 use crate::dat::Virtual;

@@ -7,10 +7,10 @@
 //!   room for logs: clean segments and the rest of the present one   >=   what the next log can need   +   kept
 //! ```
 //!
-//! Two things must hold before something is made dirty. What will be in use fits the capacity: then there are dead blocks enough for
-//! the cleaner to make room, at any time. And there is room for the log now, else somebody has to write one and clean first. Where
-//! dead blocks are protected (by their age, by snapshots) cleaning may find nothing: that is no space, as in the kernel, and statfs does not
-//! offer it.
+//! Two things must hold before something is made dirty. What will be in use fits the capacity: then there are
+//! dead blocks enough for the cleaner to make room, at any time. And there is room for the log now, else
+//! somebody has to write one and clean first. Where dead blocks are protected (by their age, by snapshots)
+//! cleaning may find nothing: that is no space, as in the kernel, and statfs does not offer it.
 
 use crate::fs::Nilfs2;
 use crate::layout::inode::INODE;
@@ -38,7 +38,8 @@ const A_REASON: u64 = 50;
 const ROUNDS: usize = 24;
 
 impl State {
-    /// Blocks that a log of all that is dirty takes at most, with so many more pages and changed blocks of names.
+    /// Blocks that a log of all that is dirty takes at most, with so many more pages and changed blocks of
+    /// names.
     pub fn need(&self, pages: u64, names: u64) -> u64 {
         let (pending, inodes, dat) = (self.pending, self.dirty.len(), self.dat.file.dirty.len());
         self.log_of(
@@ -52,7 +53,8 @@ impl State {
         self.log_of([pages, names, names, 0], 2 * u64::from(pages > 0))
     }
 
-    /// Blocks that a log of so many pages in so many runs, changed blocks of names, inodes and blocks of the DAT takes at most.
+    /// Blocks that a log of so many pages in so many runs, changed blocks of names, inodes and blocks of the
+    /// DAT takes at most.
     fn log_of(&self, [data, misc, inodes, dat_dirty]: [u64; 4], runs: u64) -> u64 {
         // Nodes: a run of pages has its own, a long one as many as it fills.
         let nodes = runs * 2 + data / 64 + misc;
@@ -78,8 +80,8 @@ impl State {
             .saturating_sub(self.used() + self.pending_new + self.pending_new / NODE_SHARE)
     }
 
-    /// Dead blocks that the cleaner may not take yet, for their age or for a snapshot. They are not looked for where clean segments have room
-    /// for all that is free.
+    /// Dead blocks that the cleaner may not take yet, for their age or for a snapshot. They are not looked
+    /// for where clean segments have room for all that is free.
     fn protected(&mut self, protection: Nanos, media: &Media) -> Result<u64> {
         if self.slack() >= (self.free() + self.segs.geo.kept()) as i64 {
             return Ok(0);
@@ -117,7 +119,8 @@ impl State {
 }
 
 impl Nilfs2 {
-    /// Sees to it that so much can become dirty: writes a log and cleans where that helps. Nothing is held meanwhile.
+    /// Sees to it that so much can become dirty: writes a log and cleans where that helps. Nothing is held
+    /// meanwhile.
     ///
     /// # Errors
     /// `NoSpace`; what a log can fail with.
@@ -132,7 +135,8 @@ impl Nilfs2 {
             if enough {
                 return Ok(());
             }
-            // Only now: what one's own cleaning did not find, another's may have freed while this one waited for it.
+            // Only now: what one's own cleaning did not find, another's may have freed while this one waited
+            // for it.
             if spent {
                 break;
             }
@@ -155,8 +159,8 @@ impl Nilfs2 {
         Err(FsError::NoSpace)
     }
 
-    /// Says once, in the log of a mount, what keeps the space that somebody was just refused; where it is little, the space is full
-    /// of what is in use.
+    /// Says once, in the log of a mount, what keeps the space that somebody was just refused; where it is
+    /// little, the space is full of what is in use.
     fn say_why(&self) {
         if granary_sim::in_virtual_time() || self.said_why.load(Relaxed) {
             return;

@@ -5,7 +5,8 @@
 //!   promised pages (dirty in the vfs)  ->  dirty blocks  ->  a log
 //! ```
 //!
-//! Operations change this and nothing else; a log writes all that is dirty. So a checkpoint has all of an operation, or nothing.
+//! Operations change this and nothing else; a log writes all that is dirty. So a checkpoint has all of an
+//! operation, or nothing.
 
 use crate::buffers::Buffers;
 use crate::dat::{Dat, Virtual};

@@ -6,11 +6,12 @@
 //!   fsync of c          asked ...         | already done ............................|
 //! ```
 //!
-//! Linux writes the log of one file at a time (`nilfs_construct_dsync_segment`), and so does [`Nilfs2`] without FS_WRITE. A super root, which
-//! most fsyncs need there, is one for all who wait. With FS_WRITE nearly every fsync is a log of its own file: if each waited for the drive
-//! alone, threads would lose what the shared super root gave them. So whoever has the constructor writes the logs of all who asked.
-//! A power failure may leave a later log of such a group without an earlier one. Recovery then stops before both, and nobody was told that
-//! either of them is durable.
+//! Linux writes the log of one file at a time (`nilfs_construct_dsync_segment`), and so does [`Nilfs2`]
+//! without FS_WRITE. A super root, which most fsyncs need there, is one for all who wait. With FS_WRITE
+//! nearly every fsync is a log of its own file: if each waited for the drive alone, threads would lose what
+//! the shared super root gave them. So whoever has the constructor writes the logs of all who asked. A power
+//! failure may leave a later log of such a group without an earlier one. Recovery then stops before both, and
+//! nobody was told that either of them is durable.
 //!
 //! Source: PebbleSSD section 5.2; the paper does not say how fsyncs of several threads meet.
 
@@ -44,7 +45,8 @@ impl Nilfs2 {
         let node = s.nodes.get(&ino)?;
         let told = self.options.fs_write_fsync;
         if (data_only || told) && !node.needs_root && (told || !node.grew) {
-            // A write stamps its times after its pages: another's fsync between them has these on media already.
+            // A write stamps its times after its pages: another's fsync between them has these on media
+            // already.
             let times = (node.attr.mtime.0, node.attr.ctime.0);
             let late = self.options.fsync == Fsync::All && !data_only;
             let late = late && node.attr_dirty && node.told != Some(times);

@@ -5,13 +5,14 @@
 //!   else                  root in the inode, 3 children -> nodes of 255 children -> ... -> level 1: pointers to blocks
 //! ```
 //!
-//! Pointers are virtual block numbers, or addresses in DAT's own map. A node that changes makes all above it dirty: the next log
-//! gives it a new place, which its parent has to know. Nodes are read when they are needed and stay until [`Tree::evict`].
-//! Appending leaves full nodes behind (the kernel's carries entries to the left sibling, with the same result); only truncation
-//! removes entries, and the end of checkpoints those of the cpfile, so few nodes are less than half full and none are merged.
+//! Pointers are virtual block numbers, or addresses in DAT's own map. A node that changes makes all above it
+//! dirty: the next log gives it a new place, which its parent has to know. Nodes are read when they are
+//! needed and stay until [`Tree::evict`]. Appending leaves full nodes behind (the kernel's carries entries to
+//! the left sibling, with the same result); only truncation removes entries, and the end of checkpoints those
+//! of the cpfile, so few nodes are less than half full and none are merged.
 //!
-//! Invariants: keys ascend; a dirty node's parent is dirty and in memory; pointer 0 is a node that never was on media.
-//! Source: reference/nilfs2.md section 5.1.
+//! Invariants: keys ascend; a dirty node's parent is dirty and in memory; pointer 0 is a node that never was
+//! on media. Source: reference/nilfs2.md section 5.1.
 
 pub(crate) mod node;
 
@@ -129,7 +130,8 @@ impl Tree {
         }
         let Root::Node(root) = &mut self.root else { return Ok(()) };
         let mut made = 0;
-        // A conversion may have left more in the root than it has room for: `insert` splits by the size of a node, not of a root.
+        // A conversion may have left more in the root than it has room for: `insert` splits by the size of a
+        // node, not of a root.
         let more = root.set(key, ptr, from, &mut made)?;
         self.count += made;
         if let Some(right) = more {
@@ -154,7 +156,8 @@ impl Tree {
         }
     }
 
-    /// Removes all blocks from `key` on; the pointers that nobody needs any more, nodes' too. After an error nothing has changed.
+    /// Removes all blocks from `key` on; the pointers that nobody needs any more, nodes' too. After an error
+    /// nothing has changed.
     pub fn cut(&mut self, key: u64, from: &mut dyn Blocks) -> Result<Vec<u64>> {
         let mut freed = Vec::new();
         match &mut self.root {
@@ -179,7 +182,8 @@ impl Tree {
         Ok(freed)
     }
 
-    /// Makes a block a hole; the pointers that nobody needs any more, nodes' too. After an error nothing has changed.
+    /// Makes a block a hole; the pointers that nobody needs any more, nodes' too. After an error nothing has
+    /// changed.
     pub fn remove(&mut self, key: u64, from: &mut dyn Blocks) -> Result<Vec<u64>> {
         let mut freed = Vec::new();
         // Whatever the removal meets is in memory then.
@@ -214,8 +218,8 @@ impl Tree {
         }
     }
 
-    /// Every dirty node, children first: `place` is given its bytes, level, first key and old pointer, and says the new one. They
-    /// are clean afterwards.
+    /// Every dirty node, children first: `place` is given its bytes, level, first key and old pointer, and
+    /// says the new one. They are clean afterwards.
     pub fn place_nodes(&mut self, place: &mut dyn FnMut(&Node, u64) -> Result<u64>) -> Result<()> {
         self.dirty = false;
         match &mut self.root {

@@ -4,12 +4,13 @@
 //!   reserve   new blocks <── zeros (movnt) | fence | write entries, attribute entry | fence | tail | fence
 //! ```
 //!
-//! The original knows no more: `nova_fallocate` refuses every mode but FALLOC_FL_KEEP_SIZE with EOPNOTSUPP (in both data
-//! modes), so punching and zeroing are refused here, too; `nova_llseek` knows data and holes. Extended attributes and
-//! access control lists it does not have ("NOVA does not currently support extended attributes or ACL", its README).
+//! The original knows no more: `nova_fallocate` refuses every mode but FALLOC_FL_KEEP_SIZE with EOPNOTSUPP
+//! (in both data modes), so punching and zeroing are refused here, too; `nova_llseek` knows data and holes.
+//! Extended attributes and access control lists it does not have ("NOVA does not currently support extended
+//! attributes or ACL", its README).
 //!
-//! Invariant: blocks wholly beyond a file's end are zero. With data in place one moment breaks it: data was stored there
-//! and the power failed before the size grew. So recovery zeroes them.
+//! Invariant: blocks wholly beyond a file's end are zero. With data in place one moment breaks it: data was
+//! stored there and the power failed before the size grew. So recovery zeroes them.
 //!
 //! Source: NVSL/linux-nova, fs/nova/file.c (`nova_fallocate`, `nova_llseek`) and README.md.
 

@@ -9,8 +9,8 @@
 //!                    where the log finds no page and no block is freed: the inode itself (in_place.rs)
 //! ```
 //!
-//! Invariant: bytes on media beyond a file's end are zero, in every mapped page. A power failure between the tail and the
-//! zeros of a truncation is repaired at mount.
+//! Invariant: bytes on media beyond a file's end are zero, in every mapped page. A power failure between the
+//! tail and the zeros of a truncation is repaired at mount.
 //!
 //! Source: NOVA sections 4.5 and 5; reference/baselines.md sections 6.2 and 6.3.
 
@@ -109,7 +109,8 @@ impl Nova {
         self.map_runs(b, inode, st, &runs, &addrs, (time, size))
     }
 
-    /// Allocates blocks for the pages of a range and streams their content; `runs` has them even after an error.
+    /// Allocates blocks for the pages of a range and streams their content; `runs` has them even after an
+    /// error.
     fn new_pages(
         &self,
         b: &mut Batch<'_>,

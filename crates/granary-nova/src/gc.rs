@@ -6,14 +6,14 @@
 //!             copies of the live entries in new pages ──> tail page; one word: head := first new page
 //! ```
 //!
-//! Both leave the page with the tail alone, so that a power failure leaves the old log or the new one. Before anything is
-//! dropped, a fence makes the dead flags of what it superseded safe: an entry that takes a name away may go only when
-//! the one that it took away can no longer come back.
+//! Both leave the page with the tail alone, so that a power failure leaves the old log or the new one. Before
+//! anything is dropped, a fence makes the dead flags of what it superseded safe: an entry that takes a name
+//! away may go only when the one that it took away can no longer come back.
 //!
-//! Trigger (reference/baselines.md section 6.4): a log that had to grow; thorough, where less than half of it is alive. A directory
-//! that has lost its last name does not wait for that: it is cleaned fast at once, and of the pages prepared for growth it keeps
-//! as many as a log of its new length would grow by ([`crate::log::growth`]).
-//! Source: NOVA section 4.2 and 5.3.
+//! Trigger (reference/baselines.md section 6.4): a log that had to grow; thorough, where less than half of it
+//! is alive. A directory that has lost its last name does not wait for that: it is cleaned fast at once, and
+//! of the pages prepared for growth it keeps as many as a log of its new length would grow by
+//! ([`crate::log::growth`]). Source: NOVA section 4.2 and 5.3.
 
 use crate::Nova;
 use crate::layout::entry::{CUT, LogEntry, NEXT_PAGE, parse};
@@ -25,8 +25,8 @@ use granary_pm::{BLOCK, Batch, From};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages before the tail page that make cleaning worth while: the least of which a live page is less than half
-/// (`need_thorough_gc` of the original: `blocks && blocks * 2 < checked_pages`).
+/// Pages before the tail page that make cleaning worth while: the least of which a live page is less than
+/// half (`need_thorough_gc` of the original: `blocks && blocks * 2 < checked_pages`).
 const LEAST: usize = 3;
 
 impl Nova {
@@ -115,8 +115,8 @@ impl Nova {
         let _step = granary_sim::step("nova: a log is copied");
         let mut new: Vec<LogPage> = Vec::new();
         let old: Vec<LogPage> = st.pages[..st.current].to_vec();
-        // Without space, or where a page cannot be read, the log stays as it is. The call that is behind this has been
-        // done: an error would say that it has not. The next read of the page tells.
+        // Without space, or where a page cannot be read, the log stays as it is. The call that is behind this
+        // has been done: an error would say that it has not. The next read of the page tells.
         let Ok(Some((moved, stale))) = self.copy_live(b, node, st, &old, &mut new) else {
             return new.iter().try_for_each(|p| self.free.give(p.block, 1));
         };
@@ -138,9 +138,9 @@ impl Nova {
         Ok(())
     }
 
-    /// Copies the live entries of `old` into new pages, which nothing leads to yet. Returns where each entry went, and how
-    /// many hold superseded attributes; `None` where there is no space. The pages in `new` are the caller's to give back
-    /// then, and after an error.
+    /// Copies the live entries of `old` into new pages, which nothing leads to yet. Returns where each entry
+    /// went, and how many hold superseded attributes; `None` where there is no space. The pages in `new` are
+    /// the caller's to give back then, and after an error.
     fn copy_live(
         &self,
         b: &mut Batch<'_>,

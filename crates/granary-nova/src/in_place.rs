@@ -6,13 +6,15 @@
 //!   setattr, no page   the inode: all attributes, and the epoch of the log from which they count
 //! ```
 //!
-//! An unlink or a change of attributes that finds no page for its log entry is made like this: it needs no space, so that a
-//! full file system can always be emptied, and its files cut. What it changes is what a replay reads: a dead dentry adds
-//! nothing; "." has the highest epoch of its log afterwards, and so has the inode. A truncation that frees blocks is none of
-//! these: its entry must be in the log, behind the write entries that it cuts; it has a reserve (`setattr`).
+//! An unlink or a change of attributes that finds no page for its log entry is made like this: it needs no
+//! space, so that a full file system can always be emptied, and its files cut. What it changes is what a
+//! replay reads: a dead dentry adds nothing; "." has the highest epoch of its log afterwards, and so has the
+//! inode. A truncation that frees blocks is none of these: its entry must be in the log, behind the write
+//! entries that it cuts; it has a reserve (`setattr`).
 //!
 //! Our own; the original's unlink and setattr fail with ENOSPC there (`nova_append_dir_inode_entry`,
-//! `nova_handle_setattr_operation`). The way is the original's for entries that change in place: NOVA section 4.4.
+//! `nova_handle_setattr_operation`). The way is the original's for entries that change in place: NOVA
+//! section 4.4.
 
 use crate::Nova;
 use crate::layout::entry::{self, DENTRY_DEAD};
@@ -67,7 +69,8 @@ impl Nova {
         st.epoch = st.epoch.wrapping_add(1);
     }
 
-    /// Changes attributes without a log entry, so without space. `cut`: the size is smaller, and no block is freed.
+    /// Changes attributes without a log entry, so without space. `cut`: the size is smaller, and no block is
+    /// freed.
     pub(crate) fn attributes_in_place(
         &self,
         b: &mut Batch<'_>,
@@ -82,7 +85,8 @@ impl Nova {
         Ok(())
     }
 
-    /// Takes a name away without a log entry, so without space. `links`: those left, `dir_links`: the directory's.
+    /// Takes a name away without a log entry, so without space. `links`: those left, `dir_links`: the
+    /// directory's.
     pub(crate) fn unlink_in_place(
         &self,
         b: &mut Batch<'_>,
@@ -129,8 +133,8 @@ impl Nova {
         b.write_back()
     }
 
-    /// The entries of an operation that failed do not count: the pages' own counts are what they were. The pages of a log that
-    /// was to begin are free: no inode leads to them.
+    /// The entries of an operation that failed do not count: the pages' own counts are what they were. The
+    /// pages of a log that was to begin are free: no inode leads to them.
     pub(crate) fn take_back(&self, b: &mut Batch<'_>, st: &mut NodeState, p: &Pending) -> Result<()> {
         if st.tail == 0 {
             return st.pages.drain(..).try_for_each(|page| self.free.give(page.block, 1));
@@ -142,8 +146,8 @@ impl Nova {
         Ok(())
     }
 
-    /// Log pages that nothing needs are free: those in which everything is dead, and those prepared, but for as many as
-    /// `keeps` says for a log of that many pages.
+    /// Log pages that nothing needs are free: those in which everything is dead, and those prepared, but for
+    /// as many as `keeps` says for a log of that many pages.
     pub(crate) fn shrink_log(&self, st: &mut NodeState, keeps: impl FnOnce(usize) -> usize) -> Result<()> {
         self.stores(|b| {
             if st.pages.iter().take(st.current).any(|p| p.dead >= p.entries) {

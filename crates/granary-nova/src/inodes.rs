@@ -3,7 +3,8 @@
 //! ```text
 //!   inode number = index * CPUs + CPU
 //!   piece 0          piece 1
-//!   | 0 1 2 ... n-1 | next ──> | n ... | next ──> 0        128 B each; the last place holds the next piece's block
+//!   | 0 1 2 ... n-1 | next ──> | n ... | next ──> 0        128 B each; the last place holds the next piece's
+//!                                                          block
 //! ```
 //!
 //! Which inodes are free is known in host memory only; on media a free one is not valid.

@@ -6,8 +6,8 @@
 //!   pair.head := pair.tail                          | fence
 //! ```
 //!
-//! Invariant: one transaction at a time per CPU; between transactions head == tail. After a power failure the words
-//! between head and tail are put back, last first.
+//! Invariant: one transaction at a time per CPU; between transactions head == tail. After a power failure the
+//! words between head and tail are put back, last first.
 //!
 //! Source: NOVA section 4.4 ("lightweight journaling"), reference/baselines.md section 6.3.
 

@@ -6,8 +6,8 @@
 //!                            1 line per CPU              1 block per CPU, then by allocation
 //! ```
 //!
-//! Everything that a pointer word makes reachable is written, and safe, before the word: the tail of a log in its
-//! inode is such a word. Source: NOVA section 3 and 4; sizes as in reference/baselines.md section 6.1.
+//! Everything that a pointer word makes reachable is written, and safe, before the word: the tail of a log in
+//! its inode is such a word. Source: NOVA section 3 and 4; sizes as in reference/baselines.md section 6.1.
 
 pub mod entry;
 pub mod inode;

@@ -10,12 +10,12 @@
 //!      granary-pm      batches, fences, per-CPU free lists
 //! ```
 //!
-//! No page cache, no block commands: data and metadata are loads and stores. Host memory holds the indexes; they are
-//! rebuilt from the logs. Every operation is durable and atomic when it returns (with [`DataMode::InPlace`] data is
-//! durable, not atomic), so `fsync` has nothing to do.
+//! No page cache, no block commands: data and metadata are loads and stores. Host memory holds the indexes;
+//! they are rebuilt from the logs. Every operation is durable and atomic when it returns (with
+//! [`DataMode::InPlace`] data is durable, not atomic), so `fsync` has nothing to do.
 //!
-//! Source: Xu and Swanson, "NOVA: A Log-structured File System for Hybrid Volatile/Non-volatile Main Memories",
-//! FAST 2016; counts of lines and fences from reference/baselines.md section 6 (kernel 5.1 tree).
+//! Source: Xu and Swanson, "NOVA: A Log-structured File System for Hybrid Volatile/Non-volatile Main
+//! Memories", FAST 2016; counts of lines and fences from reference/baselines.md section 6 (kernel 5.1 tree).
 
 #![forbid(unsafe_code)]
 

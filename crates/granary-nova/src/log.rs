@@ -7,8 +7,9 @@
 //!   commit   fence, store the tail, write back, fence
 //! ```
 //!
-//! A log grows by as many pages as it has, at most 256 (reference/baselines.md section 6.1); pages that an operation did
-//! not come to use stay linked for the next. An entry never crosses a page; where it does not fit, a mark says so.
+//! A log grows by as many pages as it has, at most 256 (reference/baselines.md section 6.1); pages that an
+//! operation did not come to use stay linked for the next. An entry never crosses a page; where it does not
+//! fit, a mark says so.
 //!
 //! Source: NOVA sections 4.2 and 4.3.
 
@@ -67,8 +68,8 @@ impl Pending {
 }
 
 impl Nova {
-    /// Prepares more log pages: links them behind the last. An urgent caller takes from the reserve no more than the one page
-    /// that its entry needs, so that there is enough for others.
+    /// Prepares more log pages: links them behind the last. An urgent caller takes from the reserve no more
+    /// than the one page that its entry needs, so that there is enough for others.
     fn grow_log(&self, b: &mut Batch<'_>, st: &mut NodeState, ino: Ino, urgent: bool) -> Result<()> {
         let _step = granary_sim::step("nova: a log grows");
         let mut want = growth(st.pages.len()) as u64;
@@ -160,8 +161,8 @@ impl Nova {
         Ok(at)
     }
 
-    /// Stores a log's new tail (and its head, where the log is new), without a fence behind them. Of a new log both are in one
-    /// line; where lines may be torn the head is safe first.
+    /// Stores a log's new tail (and its head, where the log is new), without a fence behind them. Of a new
+    /// log both are in one line; where lines may be torn the head is safe first.
     pub(crate) fn put_tail(&self, b: &mut Batch<'_>, st: &NodeState, p: &Pending) -> Result<()> {
         if st.tail == 0 {
             if !self.pm.info().whole_lines {
@@ -194,7 +195,8 @@ impl Nova {
         b.put_u32(page.block * BLOCK + PAGE_DEAD, page.dead, Structure::Log)
     }
 
-    /// Displaced pages: their entries are marked, their blocks are free. After the commit of what displaced them.
+    /// Displaced pages: their entries are marked, their blocks are free. After the commit of what displaced
+    /// them.
     pub(crate) fn displaced(&self, b: &mut Batch<'_>, st: &mut NodeState, list: &[Displaced]) -> Result<()> {
         for &(entry, block, len) in list {
             if let Some((dead, all)) = st.file_mut().count_dead(entry, len) {
@@ -229,7 +231,8 @@ impl Nova {
         self.page_dead(b, st, addr)
     }
 
-    /// The newest attribute entry is superseded. A truncation to more than nothing stays: it cuts older entries.
+    /// The newest attribute entry is superseded. A truncation to more than nothing stays: it cuts older
+    /// entries.
     pub(crate) fn attr_superseded(&self, b: &mut Batch<'_>, st: &mut NodeState) -> Result<()> {
         let old = std::mem::take(&mut st.last_attr);
         if old.addr == 0 {

@@ -1,7 +1,8 @@
 //! mkfs: the first state of the media.
 //!
-//! The drive is trimmed (a DIMM written), so that journals and the first pieces of the inode tables read as zeros (free inodes, no
-//! transaction). Written are the root directory and its log, and the superblock with its copy.
+//! The drive is trimmed (a DIMM written), so that journals and the first pieces of the inode tables read as
+//! zeros (free inodes, no transaction). Written are the root directory and its log, and the superblock with
+//! its copy.
 
 use crate::layout::entry;
 use crate::layout::inode::{self, LogPointers};

@@ -6,8 +6,8 @@
 //!             | repair what may be behind: page counts, prepared pages, bytes beyond an end of file
 //! ```
 //!
-//! Everything that recovery repairs may be repaired twice, so a power failure during recovery is just another one.
-//! Source: NOVA section 4.6.
+//! Everything that recovery repairs may be repaired twice, so a power failure during recovery is just another
+//! one. Source: NOVA section 4.6.
 
 use crate::Nova;
 use crate::inodes::{Table, read_pieces};
@@ -85,8 +85,9 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nova>> {
         let pieces = read_pieces(&pm, HEAD_BLOCKS + cpus as u64 + cpu as u64 * piece, piece, end)?;
         tables.push(Mutex::new(Table { pieces, next: 1, free: Vec::new() }));
     }
-    // For truncations that free at least the page that their entry needs, so it is there for the next: enough for every CPU to
-    // be at it at the same time, and no more than a fiftieth of a small drive. Unlink and what frees nothing need none (in_place.rs).
+    // For truncations that free at least the page that their entry needs, so it is there for the next: enough
+    // for every CPU to be at it at the same time, and no more than a fiftieth of a small drive. Unlink and
+    // what frees nothing need none (in_place.rs).
     let reserve = (4 * cpus as u64).min((end - first) / 50);
     let nova = Nova {
         free: FreeLists::new(first, end, cpus, reserve),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   create   dentry | inode, not valid | fence | transaction {dir tail, valid}: dir tail, valid
-//!   mkdir    the same, and a log page with "." and ".."; a symbolic link: a block with the target and its log
+//!   mkdir    the same, and a log page with "." and ".."; a symbolic link: a block with the target and its
+//!            log
 //!   unnamed  inode, not valid
 //!   link     dentry, link change | transaction {dir tail, inode tail; valid with the first link}
 //!   unlink   dentry without inode, link change | transaction {inode tail, dir tail} or, with the last link,
@@ -11,8 +12,9 @@
 //!   evict    deleted flag, head and tail zeroed; blocks are free
 //! ```
 //!
-//! An inode whose last link is gone is not valid on media from then on: after a power failure its blocks belong to
-//! nobody, and the scan at mount finds them free. One that has no name yet is so from its beginning.
+//! An inode whose last link is gone is not valid on media from then on: after a power failure its blocks
+//! belong to nobody, and the scan at mount finds them free. One that has no name yet is so from its
+//! beginning.
 //!
 //! Source: NOVA section 4.4 and 4.5; reference/baselines.md section 6.3.
 
@@ -383,7 +385,8 @@ impl Names for Nova {
         })?;
         if !is_full {
             self.clean_log(node(dir), dst)?;
-            // What is left says nothing but that names are gone: no dead page, and no more prepared than it would grow by.
+            // What is left says nothing but that names are gone: no dead page, and no more prepared than it
+            // would grow by.
             return if dst.dir().len() == 0 { self.shrink_log(dst, growth) } else { Ok(()) };
         }
         if links > 0 {

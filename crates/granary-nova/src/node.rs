@@ -6,8 +6,8 @@
 //!     Dir   name -> cookie -> {inode, kind, entry}            cookies grow, so positions of readdir stay
 //! ```
 //!
-//! Invariant: the state is what a replay of the log up to the tail gives (`check` compares). It is changed only after the
-//! media were: an operation that fails leaves it alone.
+//! Invariant: the state is what a replay of the log up to the tail gives (`check` compares). It is changed
+//! only after the media were: an operation that fails leaves it alone.
 //!
 //! Source: NOVA sections 3.1 and 4 (radix trees in DRAM).
 

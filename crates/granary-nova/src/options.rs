@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MkfsOptions {
-    /// CPUs, each with a journal, an inode table and a free list; 1 to 64. 8: the cores of the testbed's host.
+    /// CPUs, each with a journal, an inode table and a free list; 1 to 64. 8: the cores of the testbed's
+    /// host.
     pub cpus: u32,
     /// Blocks in one piece of an inode table; `None` = 2 MB (the original's), 64 KiB on drives below 1 GiB.
     pub piece: Option<u32>,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   new directory   dentry (new name -> inode)          old directory   dentry (old name -> 0 | exchanged inode)
-//!   inode           link change (its change time)       replaced        link change; valid, delete epoch with the last
+//!   inode           link change (its change time)       replaced        link change; valid, delete epoch
+//!                                                                       with the last
 //!   in place        the old dentry's, the replaced dentry's and ".." entries: four words each in the journal
 //! ```
 //!
@@ -39,7 +40,8 @@ impl<'a, 'i> Part<'a, 'i> {
 struct Moving<'c, 'a, 'i> {
     call: &'c Call<'c>,
     r: &'c Rename<'i>,
-    /// The old directory, the new one if it is another, the inode, and what has the new name if there is something.
+    /// The old directory, the new one if it is another, the inode, and what has the new name if there is
+    /// something.
     parts: Vec<Part<'a, 'i>>,
     /// Where the new directory is among them.
     to: usize,

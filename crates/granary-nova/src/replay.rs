@@ -4,8 +4,10 @@
 //!   inode ──> page: entry entry entry ... ──> page: entry | tail
 //!     write   maps its pages over what older entries mapped        (skipped where all its pages are dead)
 //!     dentry  adds or takes away a name                            (an added one that is dead: skipped)
-//!     attr    cuts what lies beyond its size, if it cut            attributes: from the entry with the highest epoch,
-//!                                                                 or from the inode, where that changed later
+//!     attr    cuts what lies beyond its size, if it cut            attributes: from the entry with the
+//!                                                                  highest epoch,
+//!                                                                 or from the inode, where that changed
+//!                                                                 later
 //! ```
 //!
 //! Everything that media say is checked before it is used. Source: NOVA section 4.6 (recovery by log scan).

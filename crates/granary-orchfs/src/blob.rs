@@ -1,4 +1,5 @@
-//! Blobs: bytes in a chain of NVM pages that are written once and replaced as a whole (long targets, extended attributes).
+//! Blobs: bytes in a chain of NVM pages that are written once and replaced as a whole (long targets, extended
+//! attributes).
 //!
 //! ```text
 //!   page   0 next page 8 | 8 inode 8 | 16 bytes in here 4 | 20 CRC-32C (itself zero) 4 | 24 bytes
@@ -18,8 +19,8 @@ use granary_units::Payload;
 const HEAD: usize = 24;
 /// Bytes that a page holds.
 pub const ROOM: usize = PAGE as usize - HEAD;
-/// Most bytes of extended attributes that one inode can have, since all are written with each change: the longest value that the vfs
-/// passes on, and a page for names and others.
+/// Most bytes of extended attributes that one inode can have, since all are written with each change: the
+/// longest value that the vfs passes on, and a page for names and others.
 pub const MOST_ATTRIBUTES: usize = XATTR_SIZE_MAX + ROOM;
 
 /// Pages that so many bytes take.

@@ -1,13 +1,13 @@
-//! Pages of the SSD in host memory: what was read there is read again without the SSD (OrchFS section 3.6: reads of the SSD are buffered,
-//! writes are direct).
+//! Pages of the SSD in host memory: what was read there is read again without the SSD (OrchFS section 3.6:
+//! reads of the SSD are buffered, writes are direct).
 //!
-//! Invariant: a page in here is the SSD's. Who writes a block lets go of its pages before and after. No reader puts back what a writer has
-//! replaced: with the engine both are the thread of that block, one after the other; without it who reads holds the block's range
-//! until the page is in here.
+//! Invariant: a page in here is the SSD's. Who writes a block lets go of its pages before and after. No
+//! reader puts back what a writer has replaced: with the engine both are the thread of that block, one after
+//! the other; without it who reads holds the block's range until the page is in here.
 //!
-//! Read-ahead is Linux's, by what the cache holds (`try_context_readahead`, `page_cache_ra_order` in mm/readahead.c): a page that is
-//! missing behind one that is there begins a window; the window's first page is marked, and whoever comes to the mark has the next
-//! window read before he needs it.
+//! Read-ahead is Linux's, by what the cache holds (`try_context_readahead`, `page_cache_ra_order` in
+//! mm/readahead.c): a page that is missing behind one that is there begins a window; the window's first page
+//! is marked, and whoever comes to the mark has the next window read before he needs it.
 
 use granary_units::{Bytes, PAGE_SIZE, Page};
 use parking_lot::Mutex;
@@ -52,7 +52,8 @@ impl SsdCache {
         Some((page.clone(), marks.remove(&number)))
     }
 
-    /// Where to read ahead from, after pages up to `end` are read that begin at `first`: only where the page before is here.
+    /// Where to read ahead from, after pages up to `end` are read that begin at `first`: only where the page
+    /// before is here.
     pub fn window(&self, first: u64, end: u64) -> Option<std::ops::Range<u64>> {
         let mut inner = self.inner.lock();
         let sequential = first.checked_sub(1).is_some_and(|before| inner.pages.contains_key(&before));

@@ -1,4 +1,5 @@
-//! The check: what inodes reach is what is taken; names, links and parents agree; memory is what the NVM says.
+//! The check: what inodes reach is what is taken; names, links and parents agree; memory is what the NVM
+//! says.
 
 use crate::fs::OrchFs;
 use crate::layout::Area;

@@ -3,7 +3,8 @@
 //! ```text
 //!   whole block          nothing
 //!   pages of a block     A: the pages go; S and O: slots say zeros (no page, no I/O)
-//!   truncation           blocks behind the end go, and the last block's NVM pages; its SSD bytes behind the end may be anything
+//!   truncation           blocks behind the end go, and the last block's NVM pages; its SSD bytes behind the
+//!                        end may be anything
 //! ```
 //!
 //! A truncation allocates nothing, so it works on a full file system. Size, words and entries are one group.

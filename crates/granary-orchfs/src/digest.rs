@@ -5,11 +5,12 @@
 //!                                                                                     what the groups freed is free
 //! ```
 //!
-//! A power failure on the way leaves some of it at home and the head where it was: the next mount replays the same records, which say
-//! what bytes become, not how they change. Checksums of inodes and nodes are made here; while a journal has records for one, they
-//! may be wrong at home.
+//! A power failure on the way leaves some of it at home and the head where it was: the next mount replays the
+//! same records, which say what bytes become, not how they change. Checksums of inodes and nodes are made
+//! here; while a journal has records for one, they may be wrong at home.
 //!
-//! Source: OrchFS section 4: KernelFS verifies and digests the journals of LibFSs asynchronously (as ArckFS does).
+//! Source: OrchFS section 4: KernelFS verifies and digests the journals of LibFSs asynchronously (as ArckFS
+//! does).
 
 use crate::fs::OrchFs;
 use crate::layout::checkpoint::Checkpoint;
@@ -23,7 +24,8 @@ use granary_sim::cpu;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Brings records that were judged home; durable when it returns. Raises the checkpoint's end of inodes (which is not written yet).
+/// Brings records that were judged home; durable when it returns. Raises the checkpoint's end of inodes
+/// (which is not written yet).
 ///
 /// # Errors
 /// The drive's.
@@ -61,8 +63,9 @@ pub fn bring_home(images: Images<'_>, records: &[Record], checkpoint: &mut Check
 }
 
 impl OrchFs {
-    /// Digests a journal up to its present tail. From the first group on that is refused its groups are dropped: their inodes are what
-    /// was digested before, and whoever has them in memory gets errors until they have left it.
+    /// Digests a journal up to its present tail. From the first group on that is refused its groups are
+    /// dropped: their inodes are what was digested before, and whoever has them in memory gets errors until
+    /// they have left it.
     ///
     /// # Errors
     /// The drive's.
@@ -93,8 +96,8 @@ impl OrchFs {
         let inodes_end = self.checkpoint.lock().inodes_end;
         let mut images = Images::new(&self.pm, &self.layout, inodes_end);
         let mut why = None;
-        // Each group for itself: whoever makes a file meanwhile needs the leases, too. Those that a group names do not move before its
-        // digest.
+        // Each group for itself: whoever makes a file meanwhile needs the leases, too. Those that a group
+        // names do not move before its digest.
         let refused = groups.iter().position(|(group, _)| {
             let leases = self.leases.lock();
             let known = Known { leases: &leases, pools: &self.pools };
@@ -159,8 +162,8 @@ impl OrchFs {
         }
     }
 
-    /// The lease of an inode that a process is about to change: from whoever has it, whose journal is digested first. The caller holds
-    /// the inode's state, so nobody writes about it meanwhile.
+    /// The lease of an inode that a process is about to change: from whoever has it, whose journal is
+    /// digested first. The caller holds the inode's state, so nobody writes about it meanwhile.
     ///
     /// # Errors
     /// `Revoked` where that journal is refused; the drive's.
@@ -184,8 +187,8 @@ impl OrchFs {
         Ok(())
     }
 
-    /// Most bytes of one journal that a caller has waited for since the mount, whether it digested them itself or the daemon did
-    /// meanwhile. What the daemon digests while nobody waits is not in it.
+    /// Most bytes of one journal that a caller has waited for since the mount, whether it digested them
+    /// itself or the daemon did meanwhile. What the daemon digests while nobody waits is not in it.
     pub fn longest_digest_wait(&self) -> u64 {
         self.longest_wait.load(Relaxed)
     }
@@ -200,7 +203,8 @@ impl OrchFs {
         self.leases.lock().count()
     }
 
-    /// A process has ended, or died: its journal is digested as far as it is whole, and its leases and grants are nobody's.
+    /// A process has ended, or died: its journal is digested as far as it is whole, and its leases and grants
+    /// are nobody's.
     ///
     /// # Errors
     /// The drive's.
@@ -251,7 +255,8 @@ impl OrchFs {
         Ok(())
     }
 
-    /// The daemon's part: digests a journal that has a segment, piece by piece. Whoever needs it meanwhile waits for one piece more.
+    /// The daemon's part: digests a journal that has a segment, piece by piece. Whoever needs it meanwhile
+    /// waits for one piece more.
     ///
     /// # Errors
     /// The drive's.
@@ -268,8 +273,8 @@ impl OrchFs {
         Ok(())
     }
 
-    /// Digests all journals where one of them frees numbers of this area; whether there was one. On a DIMM that is nearly full one journal
-    /// at a time, or a piece, takes 3 to 8 % of varmail's throughput away.
+    /// Digests all journals where one of them frees numbers of this area; whether there was one. On a DIMM
+    /// that is nearly full one journal at a time, or a piece, takes 3 to 8 % of varmail's throughput away.
     pub(crate) fn free_by_digest(&self, area: Area) -> Result<bool> {
         let waiting = self.journals.iter().any(|journal| journal.waiting(area) > 0);
         if waiting {

@@ -1,4 +1,5 @@
-//! Journals of hostile libraries: the kernel's part refuses them, nothing panics, and files are what was digested before.
+//! Journals of hostile libraries: the kernel's part refuses them, nothing panics, and files are what was
+//! digested before.
 
 use super::*;
 use crate::record::Group;
@@ -75,9 +76,9 @@ fn files(fs: &OrchFs, p: &mut Process) {
     fs.digest_all().expect("digests");
 }
 
-/// A library that has leases on everything writes whatever it likes into its journal. Nothing panics. As long as all of it was
-/// refused, files and names are what they were digested as, after a mount too. Some records change what their library may change:
-/// then whatever comes of it is errors at most.
+/// A library that has leases on everything writes whatever it likes into its journal. Nothing panics. As long
+/// as all of it was refused, files and names are what they were digested as, after a mount too. Some records
+/// change what their library may change: then whatever comes of it is errors at most.
 #[test]
 fn hostile_records_never_panic_and_what_is_refused_changes_nothing() {
     let (mut tried, mut refused, mut seed) = (0, 0, 0u64);
@@ -160,8 +161,8 @@ fn are_as_digested(vfs: &Arc<Vfs>, seed: u64) {
     }
 }
 
-/// A process whose journal is refused gets errors for the files that were in it; when they have left memory they are what was
-/// digested before.
+/// A process whose journal is refused gets errors for the files that were in it; when they have left memory
+/// they are what was digested before.
 #[test]
 fn the_holder_of_a_refused_journal_gets_errors_and_the_file_goes_back() {
     on_pair(|| {
@@ -206,7 +207,8 @@ fn the_holder_of_a_refused_journal_gets_errors_and_the_file_goes_back() {
     });
 }
 
-/// Two processes in turns: each change takes the lease from the other, whose journal is digested first, and a file is in one journal.
+/// Two processes in turns: each change takes the lease from the other, whose journal is digested first, and a
+/// file is in one journal.
 #[test]
 fn a_lease_moves_with_what_its_holder_wrote() {
     on_pair(|| {
@@ -311,7 +313,8 @@ fn rights_links_leases_and_numbers_are_judged() {
     });
 }
 
-/// Processes take from grants of their own. What an ended one has not used, others find; and a full NVM is found to the last page.
+/// Processes take from grants of their own. What an ended one has not used, others find; and a full NVM is
+/// found to the last page.
 #[test]
 fn grants_are_apart_and_come_back() {
     on_pair(|| {

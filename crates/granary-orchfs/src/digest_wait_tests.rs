@@ -42,8 +42,8 @@ fn without_daemon(fs: &OrchFs) {
     daemons.into_iter().for_each(granary_sim::Daemon::stop);
 }
 
-/// A program has written for long. Another one removes its last file, and changes its last directory: for both the first one's records
-/// have to be home.
+/// A program has written for long. Another one removes its last file, and changes its last directory: for
+/// both the first one's records have to be home.
 #[test]
 fn a_lease_that_moves_waits_for_two_segments_at_most() {
     on_pair(|| {

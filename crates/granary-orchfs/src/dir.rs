@@ -1,6 +1,7 @@
 //! A directory in memory: its names, the order of listing, and the room in its pages.
 //!
-//! What changes is told as records for the pages on the NVM ([`crate::layout::dentry`]); they count with their group.
+//! What changes is told as records for the pages on the NVM ([`crate::layout::dentry`]); they count with
+//! their group.
 
 use crate::layout::Area;
 use crate::layout::dentry::{self, Dentry, UNIT, UNITS};
@@ -189,8 +190,8 @@ impl Dir {
         Some(Record { area: Area::Page, number: entry.page, at: entry.unit * UNIT, bytes })
     }
 
-    /// Takes a name away: the records, and the page that is not needed any more. Where that is the first one, the inode leads
-    /// elsewhere.
+    /// Takes a name away: the records, and the page that is not needed any more. Where that is the first one,
+    /// the inode leads elsewhere.
     pub fn remove(&mut self, name: &[u8]) -> Option<(Vec<Record>, Option<u64>)> {
         let entry = self.by_cookie.remove(&self.by_name.remove(name)?)?;
         let at = self.rooms.iter().position(|room| room.page == entry.page)?;

@@ -1,4 +1,5 @@
-//! The parallel I/O engine: threads for each device, each with an address range of its own (OrchFS section 3.6).
+//! The parallel I/O engine: threads for each device, each with an address range of its own (OrchFS
+//! section 3.6).
 //!
 //! ```text
 //!   request ──> I/Os of 32 KiB ──> ring of thread (block mod n) ──> command, page cache of the SSD ──> done
@@ -6,15 +7,18 @@
 //!       +── NVM stores meanwhile ──── all are waited for: the core spins for 5 ms, then the waiter parks ──+
 //! ```
 //!
-//! A thread serves its ring in order, one I/O at a time. So two I/Os of one address are in the order of their submission without
-//! any lock, and what it reads ahead into the cache never races with a write: a thread lets go of the cached pages of a block, writes
-//! it, and lets go of them again. Blocks that follow each other are not merged: each is a command of its own.
+//! A thread serves its ring in order, one I/O at a time. So two I/Os of one address are in the order of their
+//! submission without any lock, and what it reads ahead into the cache never races with a write: a thread
+//! lets go of the cached pages of a block, writes it, and lets go of them again. Blocks that follow each
+//! other are not merged: each is a command of its own.
 //!
-//! Threads of the SSD are daemons, started when they first have something to do. Those of the NVM are locks: a store occupies the core
-//! that makes it either way, and the waiting caller's core would spin as long, so the caller makes the stores himself while he has the
-//! lock of their address range. No more than `nvm_threads` store at a time, which is what the paper's threads are for.
+//! Threads of the SSD are daemons, started when they first have something to do. Those of the NVM are locks:
+//! a store occupies the core that makes it either way, and the waiting caller's core would spin as long, so
+//! the caller makes the stores himself while he has the lock of their address range. No more than
+//! `nvm_threads` store at a time, which is what the paper's threads are for.
 //!
-//! Loads from the NVM are made by the caller, as in the released code: readers do not slow each other down as writers do.
+//! Loads from the NVM are made by the caller, as in the released code: readers do not slow each other down as
+//! writers do.
 
 mod ring;
 mod works;
@@ -161,7 +165,8 @@ impl Engine {
         error.map_or(Ok(()), Err)
     }
 
-    /// The lock of the NVM thread whose address range this byte lies in: held while something is stored there, up to its fence.
+    /// The lock of the NVM thread whose address range this byte lies in: held while something is stored
+    /// there, up to its fence.
     pub fn nvm_thread(&self, at: u64) -> Option<MutexGuard<'_, ()>> {
         let n = self.nvm.len() as u64;
         (n > 0).then(|| self.nvm[(at / BLOCK % n) as usize].lock())
@@ -172,7 +177,8 @@ impl Engine {
         at / BLOCK % (self.nvm.len() as u64).max(1)
     }
 
-    /// Ends the threads, when they have done what they have. Whatever comes later is refused by nobody: nothing may come.
+    /// Ends the threads, when they have done what they have. Whatever comes later is refused by nobody:
+    /// nothing may come.
     pub fn stop(&self) {
         let rings: Vec<_> = self.rings.lock().iter_mut().filter_map(Option::take).collect();
         rings.iter().for_each(|ring| ring.stop());

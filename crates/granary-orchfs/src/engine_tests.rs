@@ -1,4 +1,5 @@
-//! The threads keep the order of each address, wait for all, and read ahead without ever giving back an older block.
+//! The threads keep the order of each address, wait for all, and read ahead without ever giving back an older
+//! block.
 
 use super::*;
 use crate::geometry::Pages;
@@ -25,7 +26,8 @@ fn read(engine: &Engine, number: u64) -> u64 {
     pages[0].as_word().expect("a word").0
 }
 
-/// Tasks count up the words of blocks of their own while others read ahead everywhere: who reads after his write finds it.
+/// Tasks count up the words of blocks of their own while others read ahead everywhere: who reads after his
+/// write finds it.
 #[test]
 fn a_read_after_a_write_finds_it_whatever_is_read_ahead() {
     on_ssd(|| {
@@ -58,7 +60,8 @@ fn a_read_after_a_write_finds_it_whatever_is_read_ahead() {
     });
 }
 
-/// Sixteen blocks take less time with two threads than with one, and then as long as the link takes; one block takes as long with any.
+/// Sixteen blocks take less time with two threads than with one, and then as long as the link takes; one
+/// block takes as long with any.
 #[test]
 fn threads_share_the_blocks_of_a_request() {
     let time = |threads: u64, blocks: u64| {

@@ -60,7 +60,8 @@ pub const ORCHFS: FsEntry = FsEntry {
             mount: &["migrate_high = 0", "migrate_low = 0", "migrate_pause = 200000"],
             ..case("orchfs-migrate")
         },
-        // So many inodes that some 500 pages of the NVM are left: it is full at any time, and its journals wait for a digest then.
+        // So many inodes that some 500 pages of the NVM are left: it is full at any time, and its journals
+        // wait for a digest then.
         CrashCase {
             mkfs: "journals = 2\njournal = '64 KiB'\ninodes = 124800",
             mount: &["migrate_high = 95", "migrate_low = 90"],

@@ -268,8 +268,8 @@ impl Space for OrchFs {
         };
         let per = PAGES as u64;
         let free_blocks = free(Area::Block) * per + free(Area::Page);
-        // Content leaves some pages for names. And it has to be found again: an A-ELN names 8 pages, an index node 64 blocks at most.
-        // A write asks for some nodes more than it needs.
+        // Content leaves some pages for names. And it has to be found again: an A-ELN names 8 pages, an index
+        // node 64 blocks at most. A write asks for some nodes more than it needs.
         let pages = free(Area::Page).saturating_sub(self.pools.kept_from(Claim::Data));
         let kept = free(Area::Page) - pages.min(free(Area::Append).saturating_mul(per));
         let nodes = free(Area::Index).saturating_sub(MOST_NEW as u64 + 2);

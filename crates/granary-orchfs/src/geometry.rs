@@ -15,7 +15,8 @@ pub const BLOCK: u64 = 32 * 1024;
 pub const PAGES: usize = (BLOCK / PAGE) as usize;
 /// Bits of a block's number: the index of the released code has 7 levels of 6 bits.
 pub const KEY_BITS: u32 = 42;
-/// Largest file in bytes. The vfs counts bytes in signed words of 64 bits; 42 bits of 32 KiB would be 128 PiB.
+/// Largest file in bytes. The vfs counts bytes in signed words of 64 bits; 42 bits of 32 KiB would be 128
+/// PiB.
 pub const MAX_FILE_SIZE: u64 = 1 << 56;
 /// Most links of an inode.
 pub const MAX_LINKS: u32 = 65_000;

@@ -1,12 +1,14 @@
-//! Extent grants: which numbers of an area a process may take without asking the kernel's part (OrchFS section 4).
+//! Extent grants: which numbers of an area a process may take without asking the kernel's part (OrchFS
+//! section 4).
 //!
 //! ```text
 //!   |  granted to 7  | free |  granted to 9  |  granted to 7  | free ...        numbers of an area
 //!    taken . taken .          taken . . .      . . . .                          a process takes its lowest free one
 //! ```
 //!
-//! A grant is a range of numbers. Numbers in it that are free are the process's to take, those that are taken stay what they are. What
-//! a process has taken is *fresh* until its journal is digested: no other process's records may name it.
+//! A grant is a range of numbers. Numbers in it that are free are the process's to take, those that are taken
+//! stay what they are. What a process has taken is *fresh* until its journal is digested: no other process's
+//! records may name it.
 //!
 //! Not durable: after a power failure nobody has a grant.
 
@@ -17,11 +19,13 @@ use std::ops::Range;
 /// The grants of one area.
 #[derive(Default)]
 pub struct Grants {
-    /// First number -> behind the last one, and whose. They do not overlap, and neighbours are of two processes.
+    /// First number -> behind the last one, and whose. They do not overlap, and neighbours are of two
+    /// processes.
     ranges: BTreeMap<u64, (u64, u32)>,
     /// None of a process's numbers below is free.
     from: FxHashMap<u32, u64>,
-    /// Taken and not digested: by process the numbers, and when each was taken ([`crate::pools::Pools::clock`]).
+    /// Taken and not digested: by process the numbers, and when each was taken
+    /// ([`crate::pools::Pools::clock`]).
     fresh: FxHashMap<u32, FxHashMap<u64, u64>>,
 }
 
@@ -96,7 +100,8 @@ impl Grants {
         self.fresh.entry(process).or_default().insert(number, when);
     }
 
-    /// The journals of these processes are digested up to an instant: what they had taken by then is as any other number.
+    /// The journals of these processes are digested up to an instant: what they had taken by then is as any
+    /// other number.
     pub fn digested(&mut self, of: &dyn Fn(u32) -> bool, until: u64) {
         self.fresh.retain(|process, numbers| {
             if of(*process) {

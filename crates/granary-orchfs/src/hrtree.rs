@@ -1,16 +1,20 @@
 //! The HRtree in memory: which unit each block of a file is (OrchFS section 3.5).
 //!
 //! ```text
-//!   root -> level 2 -> level 1 -> level 0 <-> level 0 <-> ...      64 children each, 6 bits of the block's number
-//!                                 | 64 units |  | 64 units |       level 0 nodes are chained in ascending order
+//!   root -> level 2 -> level 1 -> level 0 <-> level 0 <-> ...      64 children each, 6 bits of the block's
+//!                                                                  number
+//!                                 | 64 units |  | 64 units |       level 0 nodes are chained in ascending
+//!                                                                  order
 //! ```
 //!
-//! A node of level n covers 64^(n+1) blocks from its first one on. Paths are compressed: a child may be of any lower level, as long
-//! as the blocks that it covers lie within what the parent's slot covers. A file of one block has no node at all: the root is the unit.
-//! A range is read with one descent, then along the chain.
+//! A node of level n covers 64^(n+1) blocks from its first one on. Paths are compressed: a child may be of
+//! any lower level, as long as the blocks that it covers lie within what the parent's slot covers. A file of
+//! one block has no node at all: the root is the unit. A range is read with one descent, then along the
+//! chain.
 //!
-//! Invariants: no node is empty; a child covers a part of what its slot covers; the chain has every level 0 node, ascending. Each
-//! node has a number, which is that of its image on the NVM; what a change makes of them is told by [`HrTree::set`].
+//! Invariants: no node is empty; a child covers a part of what its slot covers; the chain has every level 0
+//! node, ascending. Each node has a number, which is that of its image on the NVM; what a change makes of
+//! them is told by [`HrTree::set`].
 //!
 //! It does *not* store anything: whoever changes it writes the images.
 
@@ -25,7 +29,8 @@ const BITS: u32 = 6;
 pub const FANOUT: usize = 1 << BITS;
 /// Level of the highest node that there can be: 7 levels of 6 bits (released code).
 pub const TOP: u8 = 6;
-/// Nodes that one [`HrTree::set`] makes at most: a leaf's node, one where two paths part, one above a lone unit.
+/// Nodes that one [`HrTree::set`] makes at most: a leaf's node, one where two paths part, one above a lone
+/// unit.
 pub const MOST_NEW: usize = 3;
 
 const HOLE: Unit = Unit::Hole;

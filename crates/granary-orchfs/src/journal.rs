@@ -6,15 +6,16 @@
 //!   digested      groups that count       free
 //! ```
 //!
-//! Invariants: `head` moves only after everything before it is durable at home and the checkpoint slot says so; a group is
-//! appended as a whole before anything counts (one fence, checksum); what a group frees is given back when `head` passes it.
+//! Invariants: `head` moves only after everything before it is durable at home and the checkpoint slot says
+//! so; a group is appended as a whole before anything counts (one fence, checksum); what a group frees is
+//! given back when `head` passes it.
 //!
-//! How much waits: the daemon is woken at one segment ([`SEGMENT`]) and digests piece by piece ([`PIECE`]). A process that is faster
-//! than the daemon digests a piece itself where two segments wait. So nobody who needs a journal waits for more than that, however
-//! long the ring is.
+//! How much waits: the daemon is woken at one segment ([`SEGMENT`]) and digests piece by piece ([`PIECE`]). A
+//! process that is faster than the daemon digests a piece itself where two segments wait. So nobody who needs
+//! a journal waits for more than that, however long the ring is.
 //!
-//! Source: OrchFS section 4 (journals on NVM, digested asynchronously); segments of 1 MiB in the released code, of which a ring here
-//! is one chain.
+//! Source: OrchFS section 4 (journals on NVM, digested asynchronously); segments of 1 MiB in the released
+//! code, of which a ring here is one chain.
 
 use crate::layout::Area;
 use crate::record::{Group, HEAD, LARGEST_GROUP, Record};
@@ -29,13 +30,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const JOURNAL: Structure = Structure::Journal;
 
-/// Bytes that wait before the daemon is woken; in a ring shorter than two of these half of the ring. 1 MiB is the released code's
-/// `LOG_SEGMENT_SIZE` (config/log_config.h): a LibFS was to hand over each segment when it is full (`memlog_to_dev` in LibFS/lib_log.c)
-/// and KernelFS to digest it then (`submit_log_segment` in KernelFS/log.c). Both are comments there, and `digest_log` is empty.
+/// Bytes that wait before the daemon is woken; in a ring shorter than two of these half of the ring. 1 MiB is
+/// the released code's `LOG_SEGMENT_SIZE` (config/log_config.h): a LibFS was to hand over each segment when
+/// it is full (`memlog_to_dev` in LibFS/lib_log.c) and KernelFS to digest it then (`submit_log_segment` in
+/// KernelFS/log.c). Both are comments there, and `digest_log` is empty.
 const SEGMENT: u64 = 1 << 20;
-/// Bytes that are digested at a time; of a short ring an eighth. A choice by measurement: while a piece's stores are on their way to the
-/// DIMM, every other fence waits for them. With 256 KiB the 99th percentile of a create or mkdir is 200 to 300 us, with 64 KiB
-/// 70 to 100 us, and the throughput is the same within 1 %.
+/// Bytes that are digested at a time; of a short ring an eighth. A choice by measurement: while a piece's
+/// stores are on their way to the DIMM, every other fence waits for them. With 256 KiB the 99th percentile of
+/// a create or mkdir is 200 to 300 us, with 64 KiB 70 to 100 us, and the throughput is the same within 1 %.
 const PIECE: u64 = 64 << 10;
 
 /// What waits for a digest.
@@ -127,7 +129,8 @@ impl Journal {
         self.pending.lock().inodes.get(&ino).copied().filter(|position| *position > self.head())
     }
 
-    /// Appends a group and waits until it counts. The caller holds `append` and has made room. `clock`: [`crate::pools::Pools::clock`].
+    /// Appends a group and waits until it counts. The caller holds `append` and has made room. `clock`:
+    /// [`crate::pools::Pools::clock`].
     ///
     /// # Errors
     /// The drive's.
@@ -183,8 +186,8 @@ impl Journal {
         Ok(Group::decode(&bytes)?.map(|group| (group, position + len as u64)))
     }
 
-    /// The groups that are not digested, each with the position behind it, up to the one that reaches `until` or the tail; and where
-    /// the last one ends. What is not a group ends them, and then it is the tail.
+    /// The groups that are not digested, each with the position behind it, up to the one that reaches `until`
+    /// or the tail; and where the last one ends. What is not a group ends them, and then it is the tail.
     ///
     /// # Errors
     /// The drive's.
@@ -206,7 +209,8 @@ impl Journal {
         Ok((groups, tail))
     }
 
-    /// Recovery: what was committed behind the head, up to the first group that `sound` refuses; behind it is the tail.
+    /// Recovery: what was committed behind the head, up to the first group that `sound` refuses; behind it is
+    /// the tail.
     ///
     /// # Errors
     /// The drive's.
@@ -233,8 +237,8 @@ impl Journal {
         self.pending.lock().frees.retain(|(end, ..)| *end <= position);
     }
 
-    /// Everything before `position` is digested, durably: when the last of those groups was appended, and what they freed, which can
-    /// be used again.
+    /// Everything before `position` is digested, durably: when the last of those groups was appended, and
+    /// what they freed, which can be used again.
     pub fn digested(&self, position: u64) -> (u64, Vec<(Area, u64)>) {
         self.head.store(position, Relaxed);
         let mut pending = self.pending.lock();

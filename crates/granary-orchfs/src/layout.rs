@@ -10,8 +10,8 @@
 //!   NVM pages       4096 B each: data, directories, blobs; number 0 is never used
 //! ```
 //!
-//! The SSD has nothing but blocks of 32 KiB: block n of it is its pages 8n to 8n + 7. There are no bitmaps: what is free follows
-//! from what the inodes reach.
+//! The SSD has nothing but blocks of 32 KiB: block n of it is its pages 8n to 8n + 7. There are no bitmaps:
+//! what is free follows from what the inodes reach.
 //!
 //! Source: OrchFS section 3 ("metadata: NVM only"); sizes of inode, page and block as in the released code.
 
@@ -57,8 +57,8 @@ impl Area {
         }
     }
 
-    /// How many are granted to a library by one request (released code: 256 inodes, 1024 nodes of each kind, 4096 pages, 4096
-    /// blocks).
+    /// How many are granted to a library by one request (released code: 256 inodes, 1024 nodes of each kind,
+    /// 4096 pages, 4096 blocks).
     pub fn grant(self) -> u64 {
         match self {
             Area::Inode => 256,

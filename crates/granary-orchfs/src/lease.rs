@@ -1,14 +1,16 @@
-//! Leases: which process may change an inode (OrchFS section 4, as in ArckFS and Trio: who gives write access to another one is verified
-//! first).
+//! Leases: which process may change an inode (OrchFS section 4, as in ArckFS and Trio: who gives write access
+//! to another one is verified first).
 //!
 //! ```text
-//!   first change by a process      granted, one request to the kernel's part; to whoever makes an inode without one
-//!   first change by another one    revoked: the holder's journal is digested, then the lease is the other's, in a new epoch
+//!   first change by a process      granted, one request to the kernel's part; to whoever makes an inode
+//!                                  without one
+//!   first change by another one    revoked: the holder's journal is digested, then the lease is the other's,
+//!                                  in a new epoch
 //!   the holder ends, or dies       its journal is digested as far as it is whole; its leases are nobody's
 //! ```
 //!
-//! Each group says in which epoch it was written. A group about an inode counts when its process has the lease, and had it then. So what
-//! a process writes after its lease is gone changes nothing.
+//! Each group says in which epoch it was written. A group about an inode counts when its process has the
+//! lease, and had it then. So what a process writes after its lease is gone changes nothing.
 //!
 //! The kernel's part also knows who a process is: the users in whose name it has called.
 //!

@@ -85,7 +85,8 @@ impl Life for OrchFs {
     }
 
     fn process_ended(&self, _call: &Call<'_>, process: u32) {
-        // A journal that cannot be digested now is digested by who needs one of its files, or by the unmount, which says why it fails.
+        // A journal that cannot be digested now is digested by who needs one of its files, or by the unmount,
+        // which says why it fails.
         let _ = OrchFs::process_ended(self, process);
     }
 

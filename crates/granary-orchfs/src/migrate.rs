@@ -1,4 +1,5 @@
-//! Migration: blocks with NVM pages go to the SSD as a whole, which frees the NVM and mends fragments (OrchFS section 3.7).
+//! Migration: blocks with NVM pages go to the SSD as a whole, which frees the NVM and mends fragments (OrchFS
+//! section 3.7).
 //!
 //! ```text
 //!   victim   the block that was written longest ago, of whatever file, A and O alike
@@ -6,11 +7,13 @@
 //!   then     one group: the leaf names the block alone; the pages are free after its digest
 //! ```
 //!
-//! A power failure on the way leaves the pages above an SSD block that has the same bytes already. The block's range is taken without
-//! waiting: a block in use is passed over. A file's last block stays on the NVM while it is likely to grow.
+//! A power failure on the way leaves the pages above an SSD block that has the same bytes already. The
+//! block's range is taken without waiting: a block in use is passed over. A file's last block stays on the
+//! NVM while it is likely to grow.
 //!
-//! When: more of the NVM's pages are taken than `migrate_high` says, down to `migrate_low`; or nobody has called for
-//! `migrate_idle`, until somebody calls. In the foreground eight victims, when an operation finds no page ([`crate::take`]).
+//! When: more of the NVM's pages are taken than `migrate_high` says, down to `migrate_low`; or nobody has
+//! called for `migrate_idle`, until somebody calls. In the foreground eight victims, when an operation finds
+//! no page ([`crate::take`]).
 
 pub(crate) mod victims;
 
@@ -26,7 +29,8 @@ use granary_units::{Nanos, Payload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A last block is taken only after so long an idle time: 10 s, long enough that no writer will come back soon.
+/// A last block is taken only after so long an idle time: 10 s, long enough that no writer will come back
+/// soon.
 const TAIL_IDLE: Nanos = Nanos::from_secs(10);
 /// Blocks that a step of the daemon moves before it looks again whether it should.
 const STEP: usize = 8;
@@ -50,7 +54,8 @@ impl OrchFs {
         self.victims.lock().touch(ino, block, unit);
     }
 
-    /// Migrates up to `count` of the oldest blocks; returns how many. Waits for nobody: blocks in use are passed over.
+    /// Migrates up to `count` of the oldest blocks; returns how many. Waits for nobody: blocks in use are
+    /// passed over.
     ///
     /// # Errors
     /// The drives'. A full SSD is none: then blocks move that have their place there.
@@ -84,7 +89,8 @@ impl OrchFs {
     }
 
     fn migrate_block(&self, ino: u64, block: u64, tails: bool) -> Result<bool> {
-        // Nobody loads an inode that is not in memory while its block moves. Whoever loads one waits for no state.
+        // Nobody loads an inode that is not in memory while its block moves. Whoever loads one waits for no
+        // state.
         let _loading = self.loading.lock();
         let node = self.nodes.lock().get(&ino).and_then(std::sync::Weak::upgrade);
         match node {
@@ -148,7 +154,8 @@ impl OrchFs {
         (all - self.pools.free(Area::Page)).saturating_sub(waiting) * 100 / all
     }
 
-    /// What the daemon has to do now: down to `migrate_low` where too much is taken, and on and on while nobody calls.
+    /// What the daemon has to do now: down to `migrate_low` where too much is taken, and on and on while
+    /// nobody calls.
     fn migrate_step(&self, stop: &Stopper) -> Result<()> {
         let idle = || now().saturating_sub(Nanos(self.last_call.load(Relaxed)));
         if self.used_percent() > self.options.migrate_high {
@@ -168,7 +175,8 @@ impl OrchFs {
         Ok(())
     }
 
-    /// Wakes the daemon: a segment of a journal waits for its digest. Digested now, nobody has to wait for it later.
+    /// Wakes the daemon: a segment of a journal waits for its digest. Digested now, nobody has to wait for it
+    /// later.
     pub(crate) fn wake_daemon(&self) {
         if let Some(kicker) = self.kicker.get() {
             kicker.kick();
@@ -176,7 +184,8 @@ impl OrchFs {
     }
 }
 
-/// The kernel's daemon: digests a journal as soon as a segment of it waits, and looks every so often whether blocks are to migrate.
+/// The kernel's daemon: digests a journal as soon as a segment of it waits, and looks every so often whether
+/// blocks are to migrate.
 pub fn daemon(fs: &std::sync::Weak<OrchFs>, pause: Nanos, stop: &Stopper) {
     loop {
         let signal = stop.pause(pause);

@@ -31,8 +31,8 @@ fn shape(device: u64, blocks: u64, options: &MkfsOptions) -> Result<Superblock> 
     }
     let most = nvm / 8 / inode::SIZE as u64;
     let inodes = 1 + options.inodes.unwrap_or(((nvm + blocks * BLOCK) / BYTES_PER_INODE).min(most)).max(16);
-    // A level 0 node names 64 blocks: four times what all blocks of the SSD take. Each file of more than a block has one of its own:
-    // as many as there are inodes, or pairs of blocks.
+    // A level 0 node names 64 blocks: four times what all blocks of the SSD take. Each file of more than a
+    // block has one of its own: as many as there are inodes, or pairs of blocks.
     let index = 1 + blocks / 16 + inodes.min(blocks / 2) + 16;
     let fixed = Superblock {
         device,

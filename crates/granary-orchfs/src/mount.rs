@@ -1,4 +1,5 @@
-//! mount: superblock, newest checkpoint, journals; then what every inode reaches is in use, and the rest is free.
+//! mount: superblock, newest checkpoint, journals; then what every inode reaches is in use, and the rest is
+//! free.
 //!
 //! ```text
 //!   replay     each journal's whole groups behind its head, brought home; then the heads move
@@ -6,10 +7,11 @@
 //!   scan       every inode: its tree, its pages; one without links (an orphan) is freed
 //! ```
 //!
-//! All of it may be repeated: a power failure during recovery is just another one. Journals need no order among them, since an
-//! inode's records are in one journal at a time ([`crate::tx`]).
+//! All of it may be repeated: a power failure during recovery is just another one. Journals need no order
+//! among them, since an inode's records are in one journal at a time ([`crate::tx`]).
 //!
-//! Source: OrchFS section 4; the released code has no replay (its digest is not written), so order and slots are this file's.
+//! Source: OrchFS section 4; the released code has no replay (its digest is not written), so order and slots
+//! are this file's.
 
 use crate::blob::{self, MOST_ATTRIBUTES};
 use crate::cache::SsdCache;
@@ -43,7 +45,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Memory for pages of the SSD where nobody says how much.
 const READ_CACHE: Bytes = Bytes::mib(64);
 
-/// Mounts the file system on an NVM and an SSD, recovering it where it was not unmounted ([`OrchFs::recovery`] tells).
+/// Mounts the file system on an NVM and an SSD, recovering it where it was not unmounted
+/// ([`OrchFs::recovery`] tells).
 ///
 /// # Errors
 /// `Corrupt` where there is no sound OrchFS; the drives'.
@@ -153,7 +156,8 @@ impl OrchFs {
         }
         recovery.orphans = orphans.len() as u32;
         let _step = (!orphans.is_empty()).then(|| granary_sim::step("orchfs: a mount frees orphans"));
-        // The word that says so first: an inode that a power failure left with some of its bytes would be a damaged one.
+        // The word that says so first: an inode that a power failure left with some of its bytes would be a
+        // damaged one.
         let word = inode::KIND / 8 * 8;
         for part in [word..word + 8, 0..inode::SIZE] {
             let mut b = self.pm.batch();

@@ -1,7 +1,7 @@
 //! An inode in memory: its HRtree, a directory's entries, a link's target, its extended attributes.
 //!
-//! Invariant: the state in memory is the one on the NVM with the journals replayed. It changes under `state`, held from
-//! before a group is built until the group counts.
+//! Invariant: the state in memory is the one on the NVM with the journals replayed. It changes under `state`,
+//! held from before a group is built until the group counts.
 
 use crate::dir::Dir;
 use crate::hrtree::HrTree;

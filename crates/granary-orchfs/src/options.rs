@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct MkfsOptions {
     /// Journals: so many processes have one of their own; more share them.
     pub journals: u64,
-    /// Bytes of each, at least 64 KiB; `None` = a 256th part of the NVM, between 64 KiB and 64 MiB (the released code has an area
-    /// of 900 MB for all, of 1 MiB segments).
+    /// Bytes of each, at least 64 KiB; `None` = a 256th part of the NVM, between 64 KiB and 64 MiB (the
+    /// released code has an area of 900 MB for all, of 1 MiB segments).
     pub journal: Option<Bytes>,
     /// Inodes; `None` = one for each 16 KiB of both devices (ext4's ratio), on an eighth of the NVM at most.
     pub inodes: Option<u64>,
@@ -52,8 +52,8 @@ pub enum Partition {
     /// OrchFS's (section 3.4).
     #[default]
     Orchfs,
-    /// PHFS's, the paper's own baseline: a request of less than 32 KB goes to the NVM, a larger one through the page cache to the SSD,
-    /// synchronously; all metadata are on the NVM (slides, "Experimental Setup").
+    /// PHFS's, the paper's own baseline: a request of less than 32 KB goes to the NVM, a larger one through
+    /// the page cache to the SSD, synchronously; all metadata are on the NVM (slides, "Experimental Setup").
     Phfs,
 }
 
@@ -66,7 +66,8 @@ pub enum DataAtomicity {
     None,
     /// Old or new as a whole, up to 30 blocks of 32 KiB: what is overwritten in place is copied before.
     Undo,
-    /// Old or new as a whole, up to 40 blocks: nothing is overwritten in place; a new page or block takes the old one's place.
+    /// Old or new as a whole, up to 40 blocks: nothing is overwritten in place; a new page or block takes the
+    /// old one's place.
     Redo,
 }
 
@@ -77,8 +78,8 @@ pub enum FullUpage {
     /// The gaps come from the SSD, and it becomes a plain page: no write to the SSD.
     #[default]
     Convert,
-    /// The page is written back to the SSD, 4 KiB, and freed (the paper's text, section 3.3; the released code at 12 entries). With
-    /// `data_atomicity = "redo"`, which writes nothing in place, it is converted.
+    /// The page is written back to the SSD, 4 KiB, and freed (the paper's text, section 3.3; the released
+    /// code at 12 entries). With `data_atomicity = "redo"`, which writes nothing in place, it is converted.
     Writeback,
 }
 
@@ -89,7 +90,8 @@ pub enum RangeKind {
     /// Readers and writers of ranges (the paper, section 3.5).
     #[default]
     Rw,
-    /// A readers-writer lock of the file, and a lock for each block that readers take alone, too (the released code).
+    /// A readers-writer lock of the file, and a lock for each block that readers take alone, too (the
+    /// released code).
     Bits,
 }
 
@@ -99,8 +101,8 @@ pub enum RangeKind {
 pub struct MountOptions {
     /// How writes are partitioned.
     pub partition: Partition,
-    /// A request to the kernel's part and its answer: a lease that moves, numbers that are granted. 10 us is a choice: the released code
-    /// asks by TCP on one host, round trips of which take 5 to 20 us.
+    /// A request to the kernel's part and its answer: a lease that moves, numbers that are granted. 10 us is
+    /// a choice: the released code asks by TCP on one host, round trips of which take 5 to 20 us.
     pub ipc: Nanos,
     /// What a power failure makes of a write that has not returned.
     pub data_atomicity: DataAtomicity,
@@ -110,26 +112,28 @@ pub struct MountOptions {
     pub range_lock: RangeKind,
     /// NVM pages above a block that is written as a whole.
     pub reclaim: Reclaim,
-    /// The parallel engine (section 3.6): all I/Os of a request are submitted, then waited for. Without it the NVM's stores come first,
-    /// then the SSD's commands one after the other (the slides' Figure 11b).
+    /// The parallel engine (section 3.6): all I/Os of a request are submitted, then waited for. Without it
+    /// the NVM's stores come first, then the SSD's commands one after the other (the slides' Figure 11b).
     pub engine: bool,
-    /// Threads of the SSD: one I/O of each is under way at a time, and a block is that of thread (number modulo this). 32 is the paper's
-    /// default and best; 8 nearly saturate its SSD.
+    /// Threads of the SSD: one I/O of each is under way at a time, and a block is that of thread (number
+    /// modulo this). 32 is the paper's default and best; 8 nearly saturate its SSD.
     pub ssd_threads: u64,
-    /// Threads of the NVM: so many requests store there at a time. 4 is the paper's default, as many writers as one DIMM takes; 0: as many
-    /// as come.
+    /// Threads of the NVM: so many requests store there at a time. 4 is the paper's default, as many writers
+    /// as one DIMM takes; 0: as many as come.
     pub nvm_threads: u64,
     /// Memory for pages of the SSD that were read; `None` = what the host has for metadata.
     pub read_cache: Option<Bytes>,
     /// Blocks migrate to the SSD (section 3.7). The released code has it compiled out.
     pub migrate: bool,
-    /// Percent of the NVM's pages that may be taken before blocks migrate ("usage high": 80 is a choice, no source has a number).
+    /// Percent of the NVM's pages that may be taken before blocks migrate ("usage high": 80 is a choice, no
+    /// source has a number).
     pub migrate_high: u64,
     /// Percent down to which they do.
     pub migrate_low: u64,
     /// Nobody has called for so long: blocks migrate, too; 0 = never ("idle": 100 ms is a choice).
     pub migrate_idle: Nanos,
-    /// How often the daemon looks whether blocks are to migrate. It digests a journal without being asked: as soon as 1 MiB waits.
+    /// How often the daemon looks whether blocks are to migrate. It digests a journal without being asked: as
+    /// soon as 1 MiB waits.
     pub migrate_pause: Nanos,
 }
 

@@ -1,17 +1,20 @@
-//! The write partition: a write becomes I/Os, each on the device that is best for it (OrchFS section 3.4, Algorithm 1).
+//! The write partition: a write becomes I/Os, each on the device that is best for it (OrchFS section 3.4,
+//! Algorithm 1).
 //!
 //! ```text
 //!   the block holds    covered as a whole           covered in part, page by page
-//!   nothing            SSD, a new block             a new NVM page (the rest of it below the file's end becomes zero)
+//!   nothing            SSD, a new block             a new NVM page (the rest of it below the file's end
+//!                                                   becomes zero)
 //!   A  NVM pages       in place; missing pages are new                                   the same
-//!   S  SSD block       SSD, in place                whole page: a new plain page; else a chunk in a new Upage
+//!   S  SSD block       SSD, in place                whole page: a new plain page; else a chunk in a new
+//!                                                   Upage
 //!   O  SSD + pages     SSD, in place; slots clear   plain page: in place; Upage: merged; no page: as for S
 //! ```
 //!
-//! Alignment first: what can be one whole I/O of the SSD goes there, then whole pages to the NVM, then chunks. Least fragments: what
-//! can be updated in place never gets a second unit. So a block of appended pages stays on the NVM even when it is covered as a
-//! whole; only migration moves it (the published Table 2 keeps the SSD's share constant under overwrites). One pass, front to back,
-//! constant work for each unit.
+//! Alignment first: what can be one whole I/O of the SSD goes there, then whole pages to the NVM, then
+//! chunks. Least fragments: what can be updated in place never gets a second unit. So a block of appended
+//! pages stays on the NVM even when it is covered as a whole; only migration moves it (the published Table 2
+//! keeps the SSD's share constant under overwrites). One pass, front to back, constant work for each unit.
 //!
 //! It does *not* know devices, numbers of free pages, or how anything becomes durable.
 
@@ -29,7 +32,8 @@ pub enum Touch {
     Chunk {
         /// It has no page yet.
         new: bool,
-        /// Its header has no entry left: the gaps are read from the SSD into the body first, and it becomes a plain page.
+        /// Its header has no entry left: the gaps are read from the SSD into the body first, and it becomes a
+        /// plain page.
         full: bool,
     },
 }
@@ -93,8 +97,8 @@ fn fresh(from: u16, to: u16) -> Touch {
     if is_page(from, to) { Touch::New } else { Touch::Chunk { new: true, full: false } }
 }
 
-/// The I/Os of a write of `len` bytes at `pos`, where `unit` tells what each block holds: the blocks that it touches in order, each
-/// with its part and its I/Os.
+/// The I/Os of a write of `len` bytes at `pos`, where `unit` tells what each block holds: the blocks that it
+/// touches in order, each with its part and its I/Os.
 pub fn plan<'a>(pos: u64, len: u64, unit: impl Fn(u64) -> &'a Unit) -> Vec<(Part, Vec<Piece>)> {
     parts(pos, len).map(|part| (part, plan_block(unit(part.block), part))).collect()
 }

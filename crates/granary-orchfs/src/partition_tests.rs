@@ -65,7 +65,8 @@ fn carry_out(unit: &mut Unit, pieces: &[Piece], reclaim: bool, next: &mut u64) {
     }
 }
 
-/// Every byte of a request is in exactly one I/O, in order, and each I/O follows the rules of its block's kind.
+/// Every byte of a request is in exactly one I/O, in order, and each I/O follows the rules of its block's
+/// kind.
 #[test]
 fn the_ios_are_the_request_and_follow_the_rules() {
     let mut kinds = [0; 4];
@@ -199,8 +200,9 @@ fn appended(size: u64, next: &mut u64) -> Vec<Unit> {
     units
 }
 
-/// Slides and paper, Figure 8: a file of 154 KB, a write of 89..194 KB is seven I/Os. The slides draw seven boxes; which bytes each
-/// has follows from the rules: chunk, page, SSD block, in place, appended page, SSD block, page.
+/// Slides and paper, Figure 8: a file of 154 KB, a write of 89..194 KB is seven I/Os. The slides draw seven
+/// boxes; which bytes each has follows from the rules: chunk, page, SSD block, in place, appended page, SSD
+/// block, page.
 #[test]
 fn figure_8_is_seven_ios() {
     const KB: u64 = 1024;
@@ -222,7 +224,8 @@ fn figure_8_is_seven_ios() {
                         Touch::Chunk { .. } => "chunk",
                     };
                     let base = page as u64 * PAGE;
-                    // A page that is half old, half new is in place up to the old end, and an append behind it.
+                    // A page that is half old, half new is in place up to the old end, and an append behind
+                    // it.
                     (base + u64::from(from), base + u64::from(to), how)
                 }
             };
@@ -251,7 +254,8 @@ fn figure_8_is_seven_ios() {
 
 /// Sizes of Table 2's columns in KiB, each +-10 %; 0: 1 B to 2 MB.
 const COLUMNS: [u64; 7] = [32, 64, 128, 256, 512, 1024, 0];
-/// Table 2 of the slides, GB of 10: SSD blocks after the pre-fill; then NVM pages and Upages after the random writes.
+/// Table 2 of the slides, GB of 10: SSD blocks after the pre-fill; then NVM pages and Upages after the random
+/// writes.
 const SSD: [f64; 7] = [0.24, 4.81, 7.50, 8.75, 9.37, 9.69, 9.68];
 const PAGES_AFTER: [f64; 7] = [9.89, 7.06, 4.19, 2.34, 1.25, 0.63, 0.64];
 const UPAGES: [f64; 7] = [0.03, 0.47, 0.42, 0.27, 0.15, 0.08, 0.08];
@@ -312,10 +316,11 @@ fn table_2(column: u64, reclaim: bool) -> [f64; 4] {
     [filled, append / FILE as f64, over / FILE as f64, upages / FILE as f64]
 }
 
-/// Table 2 of the slides by the planner alone, a tenth of its scale. What decides is only which bytes were written, so the figures
-/// are the published ones: SSD within 0.02 GB (64 KB: 5 %, its published cell would need a mean request of 61.7 KB), Upages within
-/// 0.02 GB, all NVM pages within 16 %. The published table keeps pages that a whole overwrite hides (`reclaim = artifact`); what
-/// the paper's text describes (`reclaim = paper`) is printed beside it.
+/// Table 2 of the slides by the planner alone, a tenth of its scale. What decides is only which bytes were
+/// written, so the figures are the published ones: SSD within 0.02 GB (64 KB: 5 %, its published cell would
+/// need a mean request of 61.7 KB), Upages within 0.02 GB, all NVM pages within 16 %. The published table
+/// keeps pages that a whole overwrite hides (`reclaim = artifact`); what the paper's text describes
+/// (`reclaim = paper`) is printed beside it.
 #[test]
 fn table_2_is_reproduced() {
     for (i, column) in COLUMNS.into_iter().enumerate() {

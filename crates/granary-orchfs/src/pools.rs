@@ -1,7 +1,9 @@
-//! What is free: a bitmap in host memory for each area, made at mount from what the inodes reach; and who may take it ([`crate::grants`]).
+//! What is free: a bitmap in host memory for each area, made at mount from what the inodes reach; and who may
+//! take it ([`crate::grants`]).
 //!
-//! A number that an operation takes and does not commit goes back at once. One that a committed group frees goes back only when
-//! the digest of that group is durable ([`crate::journal`]): until then a replay may still lead to it.
+//! A number that an operation takes and does not commit goes back at once. One that a committed group frees
+//! goes back only when the digest of that group is durable ([`crate::journal`]): until then a replay may
+//! still lead to it.
 
 use crate::blob::MOST_ATTRIBUTES;
 use crate::geometry::PAGE;
@@ -81,8 +83,8 @@ impl Ids {
         number
     }
 
-    /// Grants a process a range from the lowest number that is free and nobody's. It has an eighth of what is free at most, so that
-    /// others find some, too.
+    /// Grants a process a range from the lowest number that is free and nobody's. It has an eighth of what is
+    /// free at most, so that others find some, too.
     fn grant(&mut self, process: u32, most: u64) -> bool {
         let most = most.min(self.free / 8).max(1);
         let mut at = self.from;
@@ -159,9 +161,10 @@ impl Pools {
         &self.ids[area as usize]
     }
 
-    /// How many NVM pages stay free for stronger claims than this one. Data leave a 64th part of all pages, up to 64 MiB, for
-    /// names and attributes. These leave the pages of the largest set of attributes for changes that take some away.
-    /// A 64th part is a choice: large enough for thousands of names, too small to be missed by data.
+    /// How many NVM pages stay free for stronger claims than this one. Data leave a 64th part of all pages,
+    /// up to 64 MiB, for names and attributes. These leave the pages of the largest set of attributes for
+    /// changes that take some away. A 64th part is a choice: large enough for thousands of names, too small
+    /// to be missed by data.
     pub fn kept_from(&self, claim: Claim) -> u64 {
         let all = self.all(Area::Page);
         let removals = MOST_ATTRIBUTE_PAGES.min(all / 16);

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   rw     readers and writers of intervals of blocks, first come, first served (OrchFS section 3.5)
-//!   bits   the released code's: whoever may change the size has the file alone; all others share it, and each of them, readers too,
+//!   bits   the released code's: whoever may change the size has the file alone; all others share it, and
+//!          each of them, readers too,
 //!          takes the blocks that he touches one after the other, in ascending order, alone
 //! ```
 //!
-//! Invariants: no two writers' intervals overlap, and no reader's overlaps a writer's; who waits is passed by nobody whose
-//! interval overlaps his. With `bits` no two intervals overlap at all, and blocks are taken in ascending order, so that no two wait for
-//! each other. An interval is held from its last block's taking until all are let go: a call on it is one step either way.
+//! Invariants: no two writers' intervals overlap, and no reader's overlaps a writer's; who waits is passed by
+//! nobody whose interval overlaps his. With `bits` no two intervals overlap at all, and blocks are taken in
+//! ascending order, so that no two wait for each other. An interval is held from its last block's taking
+//! until all are let go: a call on it is one step either way.
 
 use crate::options::RangeKind;
 use granary_sim::sync::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -5,9 +5,9 @@
 //!   O   plain page: a load; Upage: the SSD's page under the chunks, unless they have all that is asked for
 //! ```
 //!
-//! Pages of the SSD that were read before come from host memory ([`crate::cache`]). The I/Os of all blocks of a request are submitted to the
-//! engine's threads before any is waited for, and so is what is read ahead; without the engine one follows the other, and nothing is
-//! read ahead.
+//! Pages of the SSD that were read before come from host memory ([`crate::cache`]). The I/Os of all blocks of
+//! a request are submitted to the engine's threads before any is waited for, and so is what is read ahead;
+//! without the engine one follows the other, and nothing is read ahead.
 
 use crate::engine::{Group, Read, Work};
 use crate::fs::OrchFs;

@@ -6,10 +6,12 @@
 //!   record   kind 3 bits, length / 8: 10, offset / 8: 10, number: 41 | that many bytes
 //! ```
 //!
-//! A record says which bytes of which inode, node or directory page become what: replaying it twice is replaying it once. A group
-//! is an operation: it counts as a whole or, where its checksum is wrong, not at all. It is padded to lines of 64 B.
+//! A record says which bytes of which inode, node or directory page become what: replaying it twice is
+//! replaying it once. A group is an operation: it counts as a whole or, where its checksum is wrong, not at
+//! all. It is padded to lines of 64 B.
 //!
-//! Rules of OrchFS's consistency (section 4): an entry of an O-ELN is one record, and a size is in the group of the units below it.
+//! Rules of OrchFS's consistency (section 4): an entry of an O-ELN is one record, and a size is in the group
+//! of the units below it.
 
 use crate::layout::{Area, Layout, dentry, inode, nodes};
 use crate::unit::Word;
@@ -21,8 +23,8 @@ use granary_pm::corrupt;
 pub const HEAD: usize = 40;
 /// Groups are this long, or twice, or ...
 pub const LINE: usize = 64;
-/// No group is longer: 40 blocks of a write, each with eight entries of 72 B and a word of 16, take 24 KiB; a punched hole that cuts
-/// seven index nodes at both ends 8 KiB.
+/// No group is longer: 40 blocks of a write, each with eight entries of 72 B and a word of 16, take 24 KiB; a
+/// punched hole that cuts seven index nodes at both ends 8 KiB.
 pub const LARGEST_GROUP: usize = 32 * 1024;
 
 /// A change of some bytes.
@@ -53,8 +55,8 @@ impl Record {
         out.extend(&self.bytes);
     }
 
-    /// What the record says must be possible: numbers that there are, words, headers and entries that are some. Whoever wrote it may
-    /// be hostile.
+    /// What the record says must be possible: numbers that there are, words, headers and entries that are
+    /// some. Whoever wrote it may be hostile.
     ///
     /// # Errors
     /// `Corrupt` says why it is refused.

@@ -1,7 +1,7 @@
 //! What the data of files takes on each device: the storage space usage of the slides' Table 2.
 //!
-//! Two numbers for Upages, since the published table and the text count differently: those that writes have made since mount,
-//! whatever became of them, and those that files in memory have now.
+//! Two numbers for Upages, since the published table and the text count differently: those that writes have
+//! made since mount, whatever became of them, and those that files in memory have now.
 
 use crate::fs::OrchFs;
 use crate::geometry::{BLOCK, PAGE};

@@ -1,16 +1,18 @@
-//! Taking numbers: of what a process was granted, then of what others do not use, then of what migration frees.
+//! Taking numbers: of what a process was granted, then of what others do not use, then of what migration
+//! frees.
 //!
 //! ```text
 //!   own grant ──> a new grant ──> unused grants of others ──> what waits for a digest ──> migration ──> NoSpace
 //! ```
 //!
-//! Every taker goes this way: names, attributes and content alike. So metadata, which are on the NVM alone, find no space only
-//! where nothing that could go to the SSD is left on the NVM, or the SSD is full.
+//! Every taker goes this way: names, attributes and content alike. So metadata, which are on the NVM alone,
+//! find no space only where nothing that could go to the SSD is left on the NVM, or the SSD is full.
 //!
-//! The caller may hold states of inodes and ranges. So making room waits for no state and no range: a block that somebody
-//! uses is passed over. One task makes room at a time; those that wait for it look again.
+//! The caller may hold states of inodes and ranges. So making room waits for no state and no range: a block
+//! that somebody uses is passed over. One task makes room at a time; those that wait for it look again.
 //!
-//! Source: OrchFS section 3.7 (foreground migration); who may take the last pages is this file system's own rule ([`Claim`]).
+//! Source: OrchFS section 3.7 (foreground migration); who may take the last pages is this file system's own
+//! rule ([`Claim`]).
 
 use crate::fs::OrchFs;
 use crate::layout::Area;
@@ -23,13 +25,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that a task moves which needs numbers.
 pub(crate) const IN_FOREGROUND: usize = 8;
-/// How often a change of metadata looks again where all blocks that could move are in use, and how long it waits between.
-/// A choice: together 10 ms, longer than any write of this file system holds its range.
+/// How often a change of metadata looks again where all blocks that could move are in use, and how long it
+/// waits between. A choice: together 10 ms, longer than any write of this file system holds its range.
 const PATIENCE: (u32, Nanos) = (100, Nanos::from_micros(100));
 
 impl OrchFs {
-    /// Takes a number of what the process was granted. Where that is used up, the kernel's part is asked for more. It takes back what
-    /// another process has not used, digests what waits, and migrates, in this order.
+    /// Takes a number of what the process was granted. Where that is used up, the kernel's part is asked for
+    /// more. It takes back what another process has not used, digests what waits, and migrates, in this
+    /// order.
     ///
     /// # Errors
     /// `NoSpace` where all of that gives none; the drives'.

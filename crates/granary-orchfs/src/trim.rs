@@ -1,5 +1,5 @@
-//! fstrim: the SSD is told of its free blocks. Positions are those of `statfs`: first the SSD's pages, then the NVM's, which have
-//! nobody to tell.
+//! fstrim: the SSD is told of its free blocks. Positions are those of `statfs`: first the SSD's pages, then
+//! the NVM's, which have nobody to tell.
 
 use crate::fs::OrchFs;
 use crate::geometry::PAGES;
@@ -9,8 +9,8 @@ use granary_units::Lpa;
 use std::ops::Range;
 
 impl OrchFs {
-    /// Tells of the free blocks among these pages, in runs of `least` pages or more; says how many pages. What a journal frees is
-    /// free after its digest, so no power failure gives it back.
+    /// Tells of the free blocks among these pages, in runs of `least` pages or more; says how many pages.
+    /// What a journal frees is free after its digest, so no power failure gives it back.
     pub(crate) fn trim_free(&self, pages: Range<u64>, least: u64) -> Result<u64> {
         self.check_alive()?;
         self.digest_all()?;

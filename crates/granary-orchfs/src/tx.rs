@@ -106,7 +106,8 @@ impl<'a> Tx<'a> {
         self.free(Area::Inode, ino);
     }
 
-    /// Makes `after` what a block is: the tree, the units' nodes and pages, what is freed. `numbers` are for nodes that this takes.
+    /// Makes `after` what a block is: the tree, the units' nodes and pages, what is freed. `numbers` are for
+    /// nodes that this takes.
     pub fn set_unit(
         &mut self,
         (node, state): (&Node, &mut NodeState),
@@ -143,7 +144,8 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// The ELN of a block's unit: a new one is written to its place, of one that stays the entries that differ are records.
+    /// The ELN of a block's unit: a new one is written to its place, of one that stays the entries that
+    /// differ are records.
     fn put_eln(&mut self, ino: u64, block: u64, before: &Unit, after: &Unit) -> Result<()> {
         let area = |unit: &Unit| match unit {
             Unit::Append { eln, .. } => Some((Area::Append, *eln)),
@@ -182,7 +184,8 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// The nodes that changed: new ones are written to their places, children of others are records (neighbours are one).
+    /// The nodes that changed: new ones are written to their places, children of others are records
+    /// (neighbours are one).
     pub fn put_tree(&mut self, node: &Node, state: &NodeState, changes: &TreeChanges) -> Result<()> {
         for number in &changes.made {
             let image = state.tree.image(*number);
@@ -212,7 +215,8 @@ impl<'a> Tx<'a> {
         self.batch.stream(self.fs.layout.at(Area::Page, page) + from, data, Structure::Data)
     }
 
-    /// Makes everything count, as a group of the process's journal. What was stored by the batch is durable before.
+    /// Makes everything count, as a group of the process's journal. What was stored by the batch is durable
+    /// before.
     ///
     /// # Errors
     /// The drive's; then the file system changes nothing any more.
@@ -220,8 +224,8 @@ impl<'a> Tx<'a> {
         self.finish(|tx| tx.append(process))
     }
 
-    /// The same in the name of the process that has the lease of the inode, if one has: for another one that process's journal would
-    /// have to be digested first.
+    /// The same in the name of the process that has the lease of the inode, if one has: for another one that
+    /// process's journal would have to be digested first.
     ///
     /// # Errors
     /// As `commit`.

@@ -9,13 +9,14 @@
 //!   entry  target 8, copy 8: kind in the highest byte (1 NVM page, 2 SSD block), number below
 //! ```
 //!
-//! A mount that finds a slot whose number its inode does not have puts the copies back: the write is as if it had never been. The
-//! copies belong to nobody, so a mount finds them free, and nothing is taken before all slots are settled.
+//! A mount that finds a slot whose number its inode does not have puts the copies back: the write is as if it
+//! had never been. The copies belong to nobody, so a mount finds them free, and nothing is taken before all
+//! slots are settled.
 //!
 //! One slot for each journal. A file has one such write at a time, since its inode remembers one number.
 //!
-//! Source: the released code names such a mode (ORCHFS_ATOMIC_WRITE) and has none; the paper offers "optional logical journaling"
-//! (section 4, notes). The protocol is this file's.
+//! Source: the released code names such a mode (ORCHFS_ATOMIC_WRITE) and has none; the paper offers "optional
+//! logical journaling" (section 4, notes). The protocol is this file's.
 
 use crate::engine::{Group, Work};
 use crate::fs::OrchFs;
@@ -180,8 +181,8 @@ fn decode(b: &[u8], layout: &Layout) -> Option<(u64, u64, Vec<Entry>)> {
 /// Whether an inode has all of these.
 type Belongs<'a> = dyn Fn(u64, &[(Area, u64)]) -> Result<bool> + 'a;
 
-/// Settles the slot of a journal at a mount, when everything else is at home; how many pages and blocks were put back.
-/// `belongs`: whether the inode has it, since whoever wrote the slot may be hostile.
+/// Settles the slot of a journal at a mount, when everything else is at home; how many pages and blocks were
+/// put back. `belongs`: whether the inode has it, since whoever wrote the slot may be hostile.
 ///
 /// # Errors
 /// `Corrupt` where it names what is not its inode's; the drives'.

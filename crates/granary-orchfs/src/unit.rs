@@ -7,7 +7,8 @@
 //!   Over    (O)          a block of the SSD under slots                                        an O-ELN of 640 B
 //!     slot   page | header      0 | empty   the SSD's bytes          n | whole     a plain page
 //!                               0 | whole   zeros, without a page    n | chunks    an Upage
-//!                               n | empty   the SSD's bytes; the page is kept for the next write (`reclaim = artifact`)
+//!                               n | empty   the SSD's bytes; the page is kept for the next write (`reclaim =
+//!                                           artifact`)
 //! ```
 //!
 //! Source: OrchFS section 3.5 (legacy leaves and extended leaf nodes, A-ELN and O-ELN).

@@ -4,14 +4,15 @@
 //!   56 B   | offset 2, length 2 | ... 14 times |      sorted, apart from each other; length 0 ends the list
 //! ```
 //!
-//! A chunk's bytes lie in the page's body at their own offset. A header that covers the whole page makes it a plain page; the
-//! empty one is that of a slot without a page. A write merges with what is there: the header becomes the union. Where that
-//! would need a 15th entry the page is consolidated first ([`crate::partition`]).
+//! A chunk's bytes lie in the page's body at their own offset. A header that covers the whole page makes it a
+//! plain page; the empty one is that of a slot without a page. A write merges with what is there: the header
+//! becomes the union. Where that would need a 15th entry the page is consolidated first
+//! ([`crate::partition`]).
 //!
 //! Invariants: entries ascend, do not overlap and do not touch; none is empty or leaves the page.
 //!
-//! Source: OrchFS section 3.3 (notes of the paper: 56 B, 14 entries, "merge-on-write"); slides, "64B header + 4KB data": the
-//! header with the number of its page.
+//! Source: OrchFS section 3.3 (notes of the paper: 56 B, 14 entries, "merge-on-write"); slides, "64B header +
+//! 4KB data": the header with the number of its page.
 
 use crate::geometry::PAGE;
 use granary_fs::Result;

@@ -1,16 +1,19 @@
-//! The kernel's part judges a group before any of it comes home (OrchFS section 4: asynchronous verification of a library's metadata).
+//! The kernel's part judges a group before any of it comes home (OrchFS section 4: asynchronous verification
+//! of a library's metadata).
 //!
 //! ```text
 //!   each record   its bytes are possible (record.rs) | its inode is leased to whoever wrote it | the numbers that it newly names were
 //!                 given out, not to another process, and nodes among them are this inode's | owner, group and mode change by who may
-//!   each group    links: names that came and went beside the counts of their inodes, directories and their parents
+//!   each group    links: names that came and went beside the counts of their inodes, directories and their
+//!                 parents
 //! ```
 //!
-//! What is judged is what will be home: images of it with all sound groups before. A group that is refused leaves them as they were.
+//! What is judged is what will be home: images of it with all sound groups before. A group that is refused
+//! leaves them as they were.
 //!
-//! At a mount only the bytes of records are judged. Nobody has a lease then, and what was given out is not known; and a digest that the
-//! power ended has brought some of a group home, so that what changes cannot be told from what is there. The scan finds what two
-//! inodes have.
+//! At a mount only the bytes of records are judged. Nobody has a lease then, and what was given out is not
+//! known; and a digest that the power ended has brought some of a group home, so that what changes cannot be
+//! told from what is there. The scan finds what two inodes have.
 
 use crate::layout::{Area, Layout, dentry, inode, nodes};
 use crate::lease::Leases;

@@ -2,24 +2,26 @@
 //!
 //! ```text
 //!   1 numbers are taken for all blocks         nothing is changed when some are missing
-//!   2 SSD commands submitted, NVM stores       bytes in place that are not seen yet, or that the write changes
+//!   2 SSD commands submitted, NVM stores       bytes in place that are not seen yet, or that the write
+//!                                              changes
 //!   3 commands waited for, fence
 //!   4 group: entries, words, size and times    the write counts
 //!   5 the tree in memory
 //! ```
 //!
-//! Rules (OrchFS section 4): O1 an entry is seen only after its bytes are fenced. O2 an entry that hides bytes of the SSD goes only
-//! after the SSD has the new ones. O3 a chunk is merged by storing the body first: bytes outside the old header are not
-//! seen, bytes inside may tear. O4 an entry is one record. O5 a size is in the group of the units below it.
+//! Rules (OrchFS section 4): O1 an entry is seen only after its bytes are fenced. O2 an entry that hides
+//! bytes of the SSD goes only after the SSD has the new ones. O3 a chunk is merged by storing the body first:
+//! bytes outside the old header are not seen, bytes inside may tear. O4 an entry is one record. O5 a size is
+//! in the group of the units below it.
 //!
-//! NVM full: the part is read, merged and written to the SSD as a whole block by the host, which is slow and right. SSD full: whole
-//! blocks go to NVM pages. `NoSpace` only where both are.
+//! NVM full: the part is read, merged and written to the SSD as a whole block by the host, which is slow and
+//! right. SSD full: whole blocks go to NVM pages. `NoSpace` only where both are.
 //!
-//! `data_atomicity`: with `redo` nothing that somebody sees is overwritten, a new page or block takes the old one's place in the group. With
-//! `undo` the old bytes are kept first ([`crate::undo`]).
+//! `data_atomicity`: with `redo` nothing that somebody sees is overwritten, a new page or block takes the old
+//! one's place in the group. With `undo` the old bytes are kept first ([`crate::undo`]).
 //!
-//! What lies in a file's last block behind its end may be anything, except that blocks behind that are holes or unwritten. So what a
-//! file grows over is zeroed with what makes it grow.
+//! What lies in a file's last block behind its end may be anything, except that blocks behind that are holes
+//! or unwritten. So what a file grows over is zeroed with what makes it grow.
 
 mod execute;
 mod grow;
@@ -117,7 +119,8 @@ impl<'a> Job<'a> {
 
 /// What an execution of jobs makes of the inode.
 pub(crate) struct Stamp<'a> {
-    /// Attributes, of those that the inode has now, when the blocks up to this byte of the file are done; the last time when all are.
+    /// Attributes, of those that the inode has now, when the blocks up to this byte of the file are done; the
+    /// last time when all are.
     pub attr: &'a dyn Fn(Attr, Option<u64>) -> Attr,
     /// Attributes change beside size and times of a write.
     pub head: bool,

@@ -8,11 +8,13 @@
 //!   reference: isolated operations beside what was measured of Linux 6.1 (baselines.md 3.3, 3.6, 4.4)
 //! ```
 //!
-//! What a block of the kernel's is, is found from the layout that it has itself written ([`layout`]), never assumed.
-//! Timers do not take part: transactions commit when an fsync or sync says so, and a run is over before data is old
-//! enough to be written back. What the two clocks differ in would otherwise be taken for a difference of the file systems.
+//! What a block of the kernel's is, is found from the layout that it has itself written ([`layout`]), never
+//! assumed. Timers do not take part: transactions commit when an fsync or sync says so, and a run is over
+//! before data is old enough to be written back. What the two clocks differ in would otherwise be taken for a
+//! difference of the file systems.
 //!
-//! It does *not* mount or export: who calls it brings a mounted kernel file system and the record (`granary calibrate`).
+//! It does *not* mount or export: who calls it brings a mounted kernel file system and the record (`granary
+//! calibrate`).
 
 pub mod classify;
 pub mod kernel;
@@ -32,7 +34,8 @@ pub use table::{judge, table};
 
 use granary_device::Structure;
 
-/// Both sides' drive has a volatile cache beside what the testbed says. Else neither gets a FLUSH, and there is none to compare.
+/// Both sides' drive has a volatile cache beside what the testbed says. Else neither gets a FLUSH, and there
+/// is none to compare.
 pub const SETS: [&str; 2] = ["drive.firmware.mode=cache", "drive.firmware.volatile_cache=true"];
 
 /// What moved between file system and drive in a measured run.

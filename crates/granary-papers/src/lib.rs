@@ -1,4 +1,5 @@
-//! The lab's results beside others': what papers state ([`reproduce`]), and the kernel's own file systems ([`calibrate`]).
+//! The lab's results beside others': what papers state ([`reproduce`]), and the kernel's own file systems
+//! ([`calibrate`]).
 //!
 //! Nobody but the command line uses this crate; it names particular file systems, for it compares with them.
 

@@ -5,8 +5,8 @@
 //!          └──────────> measurements of a drive alone ──────────────────────┴─> Results ── claims ──> paper | ours | ratio | why
 //! ```
 //!
-//! A [`Study`] is a paper: its figures as runs, its statements. A *setting* is the testbed as one figure has it: `main` for most.
-//! Figures share runs: each is made once.
+//! A [`Study`] is a paper: its figures as runs, its statements. A *setting* is the testbed as one figure has
+//! it: `main` for most. Figures share runs: each is made once.
 
 mod bytefs;
 mod devfs;

@@ -3,11 +3,12 @@
 //! ```text
 //!   put a, put b, stream page      a, b lie in the write-combining buffers, the page is posted
 //!   write_back                     clwb of a and b, which overlap, and one sfence
-//!   fence                          write_back, then a verify if anything was posted since the last answered one
+//!   fence                          write_back, then a verify if anything was posted since the last answered
+//!                                  one
 //! ```
 //!
-//! Over a [`RedoLog`](crate::RedoLog) a fence commits: what was put since the last one becomes a transaction, and nothing of it is at home
-//! before that. Nobody loads what he has put and not fenced.
+//! Over a [`RedoLog`](crate::RedoLog) a fence commits: what was put since the last one becomes a transaction,
+//! and nothing of it is at home before that. Nobody loads what he has put and not fenced.
 //!
 //! It does *not* order what lies between two fences.
 
@@ -129,7 +130,8 @@ impl<'a> Batch<'a> {
         self.gathered.clear();
     }
 
-    /// Writes back what was put; it will arrive, in any order. Over a redo log: it is at home for all to see, and may be lost.
+    /// Writes back what was put; it will arrive, in any order. Over a redo log: it is at home for all to see,
+    /// and may be lost.
     pub fn write_back(&mut self) -> Result<()> {
         if let Some(redo) = &self.pm.redo {
             return redo.bring_home_all(&self.pm.bare(), std::mem::take(&mut self.gathered));

@@ -1,6 +1,7 @@
 //! [`Findings`]: what a check has to say.
 
-/// Most sentences of one check: a damaged pointer may lead to millions, and a thousand say enough (F2FS's check has as many).
+/// Most sentences of one check: a damaged pointer may lead to millions, and a thousand say enough (F2FS's
+/// check has as many).
 const MOST: usize = 1000;
 
 /// Sentences about what is wrong, the first thousand of them.

@@ -6,8 +6,8 @@
 //!   a CPU takes from its own list, data from below, logs from above; from the next one's where it has none
 //! ```
 //!
-//! Invariants: the sum of the runs is `free`, which changes under the lock of the list; a block is in one run. The last `reserve`
-//! blocks are for callers that need space in order to free some.
+//! Invariants: the sum of the runs is `free`, which changes under the lock of the list; a block is in one
+//! run. The last `reserve` blocks are for callers that need space in order to free some.
 //!
 //! Source: NOVA section 3.3 (per-CPU free lists as red-black trees, rebuilt at mount).
 
@@ -98,7 +98,8 @@ impl FreeLists {
             From::Below => find(list.iter(), wish, search),
             From::Above => find(list.iter().rev(), wish, search),
         }?;
-        // Only what this run has is taken from the sum, so that nobody is refused for what another only wished.
+        // Only what this run has is taken from the sum, so that nobody is refused for what another only
+        // wished.
         let mut n = 0;
         let _ = self.free.fetch_update(Relaxed, Relaxed, |free| {
             n = len.min(wish).min(free.saturating_sub(keep));
@@ -164,7 +165,8 @@ impl FreeLists {
         Ok(())
     }
 
-    /// Takes the next run of at least `least` free blocks within a part of the drive, at most `most` of it, leaving the reserve.
+    /// Takes the next run of at least `least` free blocks within a part of the drive, at most `most` of it,
+    /// leaving the reserve.
     fn take_next(&self, within: &Range<u64>, least: u64, most: u64) -> Option<(u64, u64)> {
         for list in &self.lists {
             let mut list = list.lock();

@@ -10,9 +10,10 @@
 //!   saved       the free lists (and other words) on media between an unmount and the next mount
 //! ```
 //!
-//! Invariant: what was put before a [`Batch::fence`] is safe when it returns. On a DIMM an `sfence` after `clwb` is enough
-//! for that; a posted PCIe write is safe only once a read behind it was answered (docs/FAULT_MODEL.md), so that here a
-//! fence costs a write-verify read, unless nothing was posted since the last one was answered.
+//! Invariant: what was put before a [`Batch::fence`] is safe when it returns. On a DIMM an `sfence` after
+//! `clwb` is enough for that; a posted PCIe write is safe only once a read behind it was answered
+//! (docs/FAULT_MODEL.md), so that here a fence costs a write-verify read, unless nothing was posted since the
+//! last one was answered.
 //!
 //! It does *not* know any format.
 
@@ -133,7 +134,8 @@ impl Pm {
         Pm::new(self.port.clone())
     }
 
-    /// Empties the redo log, where there is one: from then on nothing in it is brought home over what is stored later.
+    /// Empties the redo log, where there is one: from then on nothing in it is brought home over what is
+    /// stored later.
     pub fn settle(&self) -> Result<()> {
         self.redo.as_ref().map_or(Ok(()), |redo| redo.settle(&self.bare()))
     }
@@ -169,13 +171,14 @@ impl Pm {
         Ok(Block::new(page))
     }
 
-    /// Loads `at..at + len` into the pages that hold these bytes; the rest of the first and last means nothing.
+    /// Loads `at..at + len` into the pages that hold these bytes; the rest of the first and last means
+    /// nothing.
     pub fn load_pages(&self, at: u64, len: usize, out: &mut [Page], what: Structure) -> Result<()> {
         self.loaded(self.port.load_pages(ByteAddr(at), len, out, what), what)
     }
 
-    /// Loads runs of whole blocks (first block, number of blocks) whose content is known, until one holds anything else: see
-    /// [`Port::load_known`].
+    /// Loads runs of whole blocks (first block, number of blocks) whose content is known, until one holds
+    /// anything else: see [`Port::load_known`].
     pub fn load_known(
         &self,
         runs: &[(Lpa, usize)],
@@ -191,8 +194,8 @@ impl Pm {
         Batch::new(self)
     }
 
-    /// For mkfs: the first `needed` blocks read as zeros. A drive is told that none of its `all` blocks is needed any more; a
-    /// DIMM cannot be told, and is written.
+    /// For mkfs: the first `needed` blocks read as zeros. A drive is told that none of its `all` blocks is
+    /// needed any more; a DIMM cannot be told, and is written.
     pub fn clear(&self, all: u64, needed: u64) -> Result<()> {
         if self.info().blocks {
             return self.discard(0, all);

@@ -1,10 +1,12 @@
-//! Pages of files of a file system without a page cache, for who wants pages all the same (mappings through the mount).
+//! Pages of files of a file system without a page cache, for who wants pages all the same (mappings through
+//! the mount).
 
 use crate::BLOCK;
 use granary_fs::{Call, Cred, DirtyPage, FileSystem, Inode, Result};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 
-/// See [`granary_fs::Data::read_pages`]: through [`granary_fs::Data::read_direct`], with zeros behind the file's end.
+/// See [`granary_fs::Data::read_pages`]: through [`granary_fs::Data::read_direct`], with zeros behind the
+/// file's end.
 ///
 /// # Errors
 /// The file system's.
@@ -20,7 +22,8 @@ pub fn read(fs: &dyn FileSystem, call: &Call<'_>, inode: &Inode, first: u64, out
     Ok(())
 }
 
-/// See [`granary_fs::Data::write_pages`]: through [`granary_fs::Data::write_direct`], up to the file's end; its time of change stays.
+/// See [`granary_fs::Data::write_pages`]: through [`granary_fs::Data::write_direct`], up to the file's end;
+/// its time of change stays.
 ///
 /// # Errors
 /// The file system's.

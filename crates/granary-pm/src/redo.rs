@@ -1,4 +1,5 @@
-//! [`RedoLog`]: new bytes in a log before they are at home, as a file system inside a drive keeps them (DevFS sections 3.3, 4.2).
+//! [`RedoLog`]: new bytes in a log before they are at home, as a file system inside a drive keeps them (DevFS
+//! sections 3.3, 4.2).
 //!
 //! ```text
 //!   region   | first 8 | 0 ... | lane 0: tx, tx, tx ... | lane 1 | lane 2 | lane 3 |
@@ -8,14 +9,16 @@
 //!   settle   everything at home written back | fence | first := next number, all lanes empty
 //! ```
 //!
-//! - A transaction is whole where its checksum fits, so that one fence commits it. It counts where its number is `first` or
-//!   larger. Recovery brings all that count home, in the order of their numbers, and may be repeated.
-//! - Lanes are for processors that commit at the same time. A number that is missing was never acknowledged, and nothing that
-//!   was depends on it: who depends on a change begins after it has committed.
-//! - All lanes are emptied at once: an older transaction that stayed would be brought home over a newer one's bytes.
-//! - [`Keep::Capacitor`]: the log is memory that a capacitor keeps. Changes go home lazily, and what is streamed (data, new
-//!   blocks) goes home past the log, before the commit. So a block of metadata that becomes free may be overwritten by what
-//!   the log does not know: [`RedoLog::settle`] before it is free.
+//! - A transaction is whole where its checksum fits, so that one fence commits it. It counts where its number
+//!   is `first` or larger. Recovery brings all that count home, in the order of their numbers, and may be
+//!   repeated.
+//! - Lanes are for processors that commit at the same time. A number that is missing was never acknowledged,
+//!   and nothing that was depends on it: who depends on a change begins after it has committed.
+//! - All lanes are emptied at once: an older transaction that stayed would be brought home over a newer one's
+//!   bytes.
+//! - [`Keep::Capacitor`]: the log is memory that a capacitor keeps. Changes go home lazily, and what is
+//!   streamed (data, new blocks) goes home past the log, before the commit. So a block of metadata that
+//!   becomes free may be overwritten by what the log does not know: [`RedoLog::settle`] before it is free.
 //! - [`Keep::Storage`]: the log is storage. Data goes through it, too, and each commit settles.
 //!
 //! It does *not* know any format but its own.

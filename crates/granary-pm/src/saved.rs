@@ -4,8 +4,8 @@
 //!   block   | magic 8 | next block 8 | words 4 | CRC-32C 4 | zero 8 | up to 508 words of 8 B |
 //! ```
 //!
-//! The blocks are free ones and stay in the list of free blocks that they hold: the list is read, and the file system
-//! marked as in use, before anything is allocated. So a list is used at most once.
+//! The blocks are free ones and stay in the list of free blocks that they hold: the list is read, and the
+//! file system marked as in use, before anything is allocated. So a list is used at most once.
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::{BLOCK, FreeLists, From, Pm, corrupt};
@@ -18,7 +18,8 @@ const HEADER: usize = 32;
 /// Words in a block.
 const WORDS: usize = (PAGE_SIZE - HEADER) / 8;
 
-/// Writes `words` into free blocks; returns the first, or `None` where too few are free. Safe when it returns.
+/// Writes `words` into free blocks; returns the first, or `None` where too few are free. Safe when it
+/// returns.
 ///
 /// # Errors
 /// The drive's.

@@ -1,5 +1,5 @@
-//! The superblock and its copy: one line each, in two blocks. One of them is whole at any time: a line can be lost by the medium, and
-//! a DIMM that loses power leaves any words of a line that was being written.
+//! The superblock and its copy: one line each, in two blocks. One of them is whole at any time: a line can be
+//! lost by the medium, and a DIMM that loses power leaves any words of a line that was being written.
 
 use crate::{BLOCK, Pm};
 use granary_device::Structure;
@@ -18,8 +18,9 @@ pub fn write(pm: &Pm, copy: u64, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The first of both that can be parsed; where none can, the first one's error. A drive that is not larger than `copy` has none.
-/// Where only the copy can be, it replaces the first at once: the next [`write`] begins with the copy.
+/// The first of both that can be parsed; where none can, the first one's error. A drive that is not larger
+/// than `copy` has none. Where only the copy can be, it replaces the first at once: the next [`write`] begins
+/// with the copy.
 ///
 /// # Errors
 /// Those of `parse`; the drive's.

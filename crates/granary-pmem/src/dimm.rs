@@ -5,7 +5,8 @@
 //!   flush_lines  clwb: a core is busy for each line; it goes on when the last one has left it
 //!   stream       non-temporal stores, likewise
 //!   verify       sfence: until everything that left a core has been accepted by a queue
-//!   load         latency of the first line, then as core and DIMM send the others; lines that the caches hold take none
+//!   load         latency of the first line, then as core and DIMM send the others; lines that the caches
+//!                hold take none
 //! ```
 //!
 //! A fence covers what any core wrote back before it, not its own alone: a program that goes on on another

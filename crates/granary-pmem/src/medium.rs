@@ -42,17 +42,20 @@ pub trait Medium: Send {
         None
     }
 
-    /// Whether content outlives the process. Then whoever has the medium says when it must ([`Medium::publish`]).
+    /// Whether content outlives the process. Then whoever has the medium says when it must
+    /// ([`Medium::publish`]).
     fn outlives(&self) -> bool {
         false
     }
 
-    /// What was written so far is kept from now on, whatever becomes of the process; of what is written later, some may be.
+    /// What was written so far is kept from now on, whatever becomes of the process; of what is written
+    /// later, some may be.
     fn publish(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Looks at all that was ever written: the pages whose content does not fit its checksum. A medium without checksums has none.
+    /// Looks at all that was ever written: the pages whose content does not fit its checksum. A medium
+    /// without checksums has none.
     ///
     /// # Errors
     /// The file cannot be read at all.

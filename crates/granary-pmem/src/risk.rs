@@ -2,7 +2,8 @@
 //! may take back.
 //!
 //! ```text
-//!   line 40:  base (fenced) | written back, no. 7 | nt-store, no. 9       each 8-byte word: any of these that it had
+//!   line 40:  base (fenced) | written back, no. 7 | nt-store, no. 9       each 8-byte word: any of these
+//!                                                                         that it had
 //!                                     fence behind no. 8 is answered: no. 7 becomes the base
 //! ```
 //!
@@ -144,7 +145,8 @@ impl Exposed {
         self.versions.iter().enumerate().filter(move |(_, v)| v.words >> w & 1 == 1)
     }
 
-    /// Of each word the number of the version that it has; 0 is the base. No byte holds more than the last of 255 versions.
+    /// Of each word the number of the version that it has; 0 is the base. No byte holds more than the last of
+    /// 255 versions.
     fn draw(&self, random: &mut Stream) -> [u8; WORDS] {
         let draw = random.below(3);
         std::array::from_fn(|w| {

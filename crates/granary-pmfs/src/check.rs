@@ -70,8 +70,8 @@ impl Pmfs {
         Ok(bad.into_vec())
     }
 
-    /// Marks the blocks of a tree; says whether each was nobody's before. Below others it does not look, so that it ends.
-    /// `attr`: where the inode has links, its counts are compared.
+    /// Marks the blocks of a tree; says whether each was nobody's before. Below others it does not look, so
+    /// that it ends. `attr`: where the inode has links, its counts are compared.
     fn check_blocks(
         &self,
         ino: Ino,
@@ -104,7 +104,8 @@ impl Pmfs {
         Ok(sound)
     }
 
-    /// An inode, and the names in it. Where its tree is not `sound`, as a file of any size might be, names are not read.
+    /// An inode, and the names in it. Where its tree is not `sound`, as a file of any size might be, names
+    /// are not read.
     fn see(&self, ino: Ino, attr: Attr, tree: Tree, sound: bool, bad: &mut Findings) -> Result<Seen> {
         let mut s = Seen { attr, parent: 0, names: 0, subdirs: 0, entries: Vec::new() };
         if attr.kind != FileKind::Dir || !sound {

@@ -1,5 +1,5 @@
-//! [`Dentries`]: directories in the memory of the drive, for a file system that works there (DevFS section 4.2: a radix tree of
-//! dentries).
+//! [`Dentries`]: directories in the memory of the drive, for a file system that works there (DevFS
+//! section 4.2: a radix tree of dentries).
 //!
 //! ```text
 //!   search   page of a directory ── known ──> from memory: no load, the time of a look-up
@@ -8,7 +8,8 @@
 //!   free     the block of a directory ──> forgotten before anybody can have it
 //! ```
 //!
-//! Where a name is or fits is found as on media ([`crate::hints`]), only that nothing is loaded for it: what comes out is the same.
+//! Where a name is or fits is found as on media ([`crate::hints`]), only that nothing is loaded for it: what
+//! comes out is the same.
 
 use crate::journal::Edit;
 use granary_device::Structure;

@@ -7,8 +7,9 @@
 //!   remove    the one before grows over it; the first of a block becomes free
 //! ```
 //!
-//! Every change is at most two pieces of bytes, put under undo by the caller. Positions of readdir are byte offsets:
-//! entries never move. Source: PMFS section 3.1; reference/baselines.md section 7.1 (linear lists, first match).
+//! Every change is at most two pieces of bytes, put under undo by the caller. Positions of readdir are byte
+//! offsets: entries never move. Source: PMFS section 3.1; reference/baselines.md section 7.1 (linear lists,
+//! first match).
 
 mod load;
 
@@ -95,11 +96,13 @@ pub enum Room {
     },
 }
 
-/// What a scan calls with each entry: offset in the directory, block, entry, (offset, length) of the one before in the block.
+/// What a scan calls with each entry: offset in the directory, block, entry, (offset, length) of the one
+/// before in the block.
 type Visit<'a, T> = dyn FnMut(u64, u64, &Dentry<'_>, Option<(usize, usize)>) -> ControlFlow<T> + 'a;
 
 impl Pmfs {
-    /// Calls `visit` with each entry from byte `from` on: (offset in the directory, block, entry, the one before).
+    /// Calls `visit` with each entry from byte `from` on: (offset in the directory, block, entry, the one
+    /// before).
     pub(crate) fn scan<T>(
         &self,
         tree: Tree,
@@ -141,7 +144,8 @@ impl Pmfs {
         Ok(None)
     }
 
-    /// Searches the directory pages from `page` on, which lie in these blocks, from byte `from` of the directory on.
+    /// Searches the directory pages from `page` on, which lie in these blocks, from byte `from` of the
+    /// directory on.
     fn search_all<T>(
         &self,
         mut page: u64,
@@ -166,8 +170,8 @@ impl Pmfs {
         Ok(None)
     }
 
-    /// Searches the pages from `first` on, which lie in these blocks, for what is wanted: each run of blocks is loaded, but only
-    /// pages that may have it are looked at.
+    /// Searches the pages from `first` on, which lie in these blocks, for what is wanted: each run of blocks
+    /// is loaded, but only pages that may have it are looked at.
     fn search_known<T>(
         &self,
         root: u64,

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!   reserve   holes get blocks <── zeros | new nodes | transaction: pointers in existing nodes, inode
-//!             (several transactions where the journal has no room for all pointers, or the range is longer than 128 MiB; each
+//!             (several transactions where the journal has no room for all pointers, or the range is longer
+//!             than 128 MiB; each
 //!             leaves a sound file)
 //! ```
 //!
-//! The original knows no more: `pmfs_fallocate` refuses every mode but FALLOC_FL_KEEP_SIZE with EOPNOTSUPP, so punching
-//! and zeroing are refused here, too; `pmfs_llseek` knows data and holes. Extended attributes and access control lists
-//! it does not have at all (its inode operations name none; the README of the 4.3 port says so).
+//! The original knows no more: `pmfs_fallocate` refuses every mode but FALLOC_FL_KEEP_SIZE with EOPNOTSUPP,
+//! so punching and zeroing are refused here, too; `pmfs_llseek` knows data and holes. Extended attributes and
+//! access control lists it does not have at all (its inode operations name none; the README of the 4.3 port
+//! says so).
 //!
-//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was stored there and the power
-//! failed before the size grew. So recovery zeroes them.
+//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was stored there
+//! and the power failed before the size grew. So recovery zeroes them.
 //!
 //! Source: linux-pmfs, fs/pmfs/file.c (`pmfs_fallocate`, `pmfs_llseek`).
 
@@ -35,7 +37,8 @@ const PIECE: u64 = 1 << 15;
 const OTHERS: usize = 3;
 
 impl Pmfs {
-    /// Whether there is room for all holes among these pages, so that a range of many pieces is not begun in vain.
+    /// Whether there is room for all holes among these pages, so that a range of many pieces is not begun in
+    /// vain.
     ///
     /// # Errors
     /// `NoSpace`.
@@ -49,7 +52,8 @@ impl Pmfs {
         if holes > self.free.available() { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
-    /// Gives the holes among these pages blocks; `new` is the inode afterwards, but for the count of its blocks.
+    /// Gives the holes among these pages blocks; `new` is the inode afterwards, but for the count of its
+    /// blocks.
     fn reserve_piece(
         &self,
         b: &mut Batch<'_>,

@@ -7,10 +7,10 @@
 //!                           inode | fence | head back | fence
 //! ```
 //!
-//! A truncation zeroes what it leaves of the last page behind the end (`pmfs_block_truncate_page`); the list has it until
-//! the zeros are safe, and recovery zeroes again. What a power failure left there of a write is garbage: where the bytes are
-//! not known to be zero, what a file is to grow over is made so, and fenced, before.
-//! Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
+//! A truncation zeroes what it leaves of the last page behind the end (`pmfs_block_truncate_page`); the list
+//! has it until the zeros are safe, and recovery zeroes again. What a power failure left there of a write is
+//! garbage: where the bytes are not known to be zero, what a file is to grow over is made so, and fenced,
+//! before. Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
 
 use crate::fs::{Pmfs, node};
 use crate::layout::LIST_HEAD;
@@ -27,8 +27,8 @@ const INODE: Structure = Structure::Inode;
 /// Pages written in one transaction at most, where a redo log has no less room.
 const STEP: u64 = 512;
 
-/// Whether growth from one size to another gives a file another last page: a new one, zero but for what is written, or one
-/// that lay wholly beyond the end, which is zero (fallocate.rs).
+/// Whether growth from one size to another gives a file another last page: a new one, zero but for what is
+/// written, or one that lay wholly beyond the end, which is zero (fallocate.rs).
 fn new_last_page(old: u64, new: u64) -> bool {
     new.div_ceil(BLOCK) > old.div_ceil(BLOCK)
 }
@@ -67,7 +67,8 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Pages written in one transaction at most: data, new nodes and pointers are half of what a redo log takes at once.
+    /// Pages written in one transaction at most: data, new nodes and pointers are half of what a redo log
+    /// takes at once.
     fn step(&self) -> u64 {
         match self.pm.redo() {
             Some(redo) if redo.keep() == Keep::Storage => {

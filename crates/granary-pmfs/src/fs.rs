@@ -36,7 +36,8 @@ pub struct Recovery {
 pub(crate) enum Protocol {
     /// Old bytes into a journal, then changes in place: PMFS.
     Undo(Journal),
-    /// New bytes into the redo log under all stores ([`granary_pm::RedoLog`]): DevFS, which has PMFS's structures.
+    /// New bytes into the redo log under all stores ([`granary_pm::RedoLog`]): DevFS, which has PMFS's
+    /// structures.
     Redo,
 }
 

@@ -4,16 +4,17 @@
 //!   search ──> plan: what the next pages held when they were last parsed, and which of them may have what is wanted
 //!                index: hash of a name -> its page;  room: page -> its largest room
 //!          ──> load them up to the first that may (the drive is asked, and its time passes, as in PMFS)
-//!                all still hold that content: only the last is searched, at the entries that may be what is wanted
+//!                all still hold that content: only the last is searched, at the entries that may be what is
+//!                wanted
 //!                one does not: learn it (parse what differs, change the index by that), ask anew
 //! ```
 //!
-//! PMFS searches a directory entry by entry. What that costs the modelled machine is charged by the loads; what it costs
-//! the machine that simulates, n entries for each of n names, is saved here. Results and time are the same with and
-//! without.
+//! PMFS searches a directory entry by entry. What that costs the modelled machine is charged by the loads;
+//! what it costs the machine that simulates, n entries for each of n names, is saved here. Results and time
+//! are the same with and without.
 //!
-//! Invariant: a hint is only believed for the very content that it was made from: it keeps that content alive, so that
-//! no other can lie at its address.
+//! Invariant: a hint is only believed for the very content that it was made from: it keeps that content
+//! alive, so that no other can lie at its address.
 
 use crate::layout::dentry::parse;
 use granary_fs::Result;
@@ -43,8 +44,8 @@ struct All {
     known: usize,
 }
 
-/// What neighbouring pages held when they were last parsed. Those that are not known have no bytes here ([`Page::ZERO`]), which
-/// no directory has: they are found to have changed.
+/// What neighbouring pages held when they were last parsed. Those that are not known have no bytes here
+/// ([`Page::ZERO`]), which no directory has: they are found to have changed.
 pub type Contents = Arc<[Page; STEP]>;
 
 /// What is known of a directory.
@@ -105,8 +106,8 @@ fn difference(a: &[u8; PAGE_SIZE], b: &[u8; PAGE_SIZE]) -> (usize, usize) {
     (first * PIECE, last * PIECE)
 }
 
-/// The entries that begin at `at` and later, up to the one that begins at `end` or later and that `old` has, too: they, and
-/// its number in `old`.
+/// The entries that begin at `at` and later, up to the one that begins at `end` or later and that `old` has,
+/// too: they, and its number in `old`.
 fn parse_from(
     bytes: &[u8; PAGE_SIZE],
     mut at: usize,
@@ -152,7 +153,8 @@ impl Dir {
         let mut entries = std::mem::take(&mut self.entries[page]);
         let old = self.contents[page / STEP][page % STEP].as_bytes();
         let (first, end) = old.map_or((0, PAGE_SIZE), |old| difference(old, bytes));
-        // Entries that end before the first difference are as they were; so are those that begin behind the last one.
+        // Entries that end before the first difference are as they were; so are those that begin behind the
+        // last one.
         let front = entries.iter().skip(1).take_while(|next| next.at as usize <= first).count();
         let at = entries.get(front).map_or(0, |e| e.at as usize);
         let parsed = parse_from(bytes, at, end, &entries);
@@ -229,9 +231,9 @@ impl All {
 }
 
 impl Hints {
-    /// What is known of the `n` pages from `first` on, which is a multiple of [`STEP`], of the directory with this root: what
-    /// they held, and which of them may have what is wanted: bit i for page `first + i`. A bit that is not set is certain, as
-    /// long as the page holds that.
+    /// What is known of the `n` pages from `first` on, which is a multiple of [`STEP`], of the directory with
+    /// this root: what they held, and which of them may have what is wanted: bit i for page `first + i`. A
+    /// bit that is not set is certain, as long as the page holds that.
     pub fn plan(&self, root: u64, first: u64, n: usize, wanted: Wanted) -> (Contents, u32) {
         let first = first as usize;
         assert!(first.is_multiple_of(STEP) && n <= STEP, "{n} pages from {first} on");
@@ -243,8 +245,8 @@ impl Hints {
         (Arc::clone(&dir.contents[first / STEP]), dir.may_have(first, n, wanted))
     }
 
-    /// Takes note of what a page holds. Whether it may have what is wanted: true for a page that is no directory's, the search
-    /// will say so.
+    /// Takes note of what a page holds. Whether it may have what is wanted: true for a page that is no
+    /// directory's, the search will say so.
     pub fn learn(&self, root: u64, page: u64, content: &Page, wanted: Wanted) -> bool {
         let page = page as usize;
         let mut all = self.0.lock();
@@ -253,8 +255,9 @@ impl Hints {
         !sound || dir.may_have(page, 1, wanted) != 0
     }
 
-    /// The entries of a page with this content, from number `from` on, of which the first that may be what is wanted: its number
-    /// and offset, and offset and length of the one before it. An error: that content is not known.
+    /// The entries of a page with this content, from number `from` on, of which the first that may be what is
+    /// wanted: its number and offset, and offset and length of the one before it. An error: that content is
+    /// not known.
     pub fn candidate(
         &self,
         root: u64,

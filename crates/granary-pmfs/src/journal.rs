@@ -10,9 +10,9 @@
 //!                ^head                       ^tail
 //! ```
 //!
-//! Invariants: nothing changes in place before its old bytes are safe; the head on media never lies behind an entry that
-//! is being overwritten. Recovery looks at the whole ring, entries are told by their generation: the tail on media is
-//! never needed, so that it needs no fence.
+//! Invariants: nothing changes in place before its old bytes are safe; the head on media never lies behind an
+//! entry that is being overwritten. Recovery looks at the whole ring, entries are told by their generation:
+//! the tail on media is never needed, so that it needs no fence.
 //!
 //! Source: PMFS section 3.2; reference/baselines.md sections 7.2 and 7.4.
 
@@ -61,14 +61,16 @@ pub(crate) struct Tx {
     entries: u64,
 }
 
-/// A generation with which nothing in the ring is valid any more: nobody has it or the next one. Two on from the present one,
-/// but where the count has begun anew and comes to entries of long ago, which most mounts leave alone.
+/// A generation with which nothing in the ring is valid any more: nobody has it or the next one. Two on from
+/// the present one, but where the count has begun anew and comes to entries of long ago, which most mounts
+/// leave alone.
 fn unused_generation(journal: &[u8], present: u16, form: Form) -> u16 {
     let entries =
         journal.as_chunks::<{ ENTRY as usize }>().0.iter().skip(1).map(|e| JournalEntry::parse(e, form));
     let used: BTreeSet<u16> = entries.filter(|e| e.kind != 0).map(|e| e.generation).collect();
     let is_unused = |g: &u16| !used.contains(g) && !used.contains(&g.wrapping_add(1));
-    // There are far fewer entries than generations in any journal that mkfs makes; else the oldest are given up.
+    // There are far fewer entries than generations in any journal that mkfs makes; else the oldest are given
+    // up.
     let after = (2..=u16::MAX).map(|n| present.wrapping_add(n)).find(is_unused);
     after.unwrap_or(present.wrapping_add(2))
 }

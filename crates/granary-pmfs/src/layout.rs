@@ -7,8 +7,8 @@
 //!   | list 8 B              | 64 B entries    | to pieces    |                             |
 //! ```
 //!
-//! Source: Dulloor et al., "System Software for Persistent Memory", EuroSys 2014; sizes as in reference/baselines.md
-//! section 7.1.
+//! Source: Dulloor et al., "System Software for Persistent Memory", EuroSys 2014; sizes as in
+//! reference/baselines.md section 7.1.
 
 pub mod dentry;
 pub mod inode;

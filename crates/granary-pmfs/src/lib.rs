@@ -10,12 +10,12 @@
 //!     granary-pm        batches, fences, free list
 //! ```
 //!
-//! No page cache, no block commands, and no indexes in host memory either: directories are searched entry by entry, trees
-//! are walked by loads. Metadata operations are durable and atomic when they return; data is stored in place, past the
-//! caches, and is durable when `write` returns, but a power failure may tear it.
+//! No page cache, no block commands, and no indexes in host memory either: directories are searched entry by
+//! entry, trees are walked by loads. Metadata operations are durable and atomic when they return; data is
+//! stored in place, past the caches, and is durable when `write` returns, but a power failure may tear it.
 //!
-//! Source: Dulloor et al., "System Software for Persistent Memory", EuroSys 2014; counts of lines and fences from
-//! reference/baselines.md section 7.
+//! Source: Dulloor et al., "System Software for Persistent Memory", EuroSys 2014; counts of lines and fences
+//! from reference/baselines.md section 7.
 
 #![forbid(unsafe_code)]
 

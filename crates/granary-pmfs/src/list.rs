@@ -1,12 +1,13 @@
-//! The truncate list: inodes that are being cut, and inodes without links (removed, or without a name yet) that are still open.
+//! The truncate list: inodes that are being cut, and inodes without links (removed, or without a name yet)
+//! that are still open.
 //!
 //! ```text
 //!   head (block 0) ──> inode {next, size, times, mode} ──> inode {next, ...} ──> 0
 //! ```
 //!
-//! After a power failure those with links are cut to the size in the item, with the times and the mode that go with it (the
-//! original keeps the size alone); those without are free. Whoever changes the
-//! list holds its lock until the change is safe.
+//! After a power failure those with links are cut to the size in the item, with the times and the mode that
+//! go with it (the original keeps the size alone); those without are free. Whoever changes the list holds its
+//! lock until the change is safe.
 //!
 //! Source: PMFS section 3.2.3 (truncate list); reference/baselines.md section 7.3.
 
@@ -20,8 +21,8 @@ use granary_pm::Batch;
 const WHAT: Structure = Structure::Inode;
 
 impl Pmfs {
-    /// Stores an item that leads to the first of `list`; nothing leads to it yet. `to`: what the inode is to be cut to, unless
-    /// it has no links.
+    /// Stores an item that leads to the first of `list`; nothing leads to it yet. `to`: what the inode is to
+    /// be cut to, unless it has no links.
     pub(crate) fn put_item(
         &self,
         b: &mut Batch<'_>,

@@ -1,7 +1,7 @@
 //! mkfs: the first state of the media.
 //!
-//! The drive is trimmed (a DIMM written), so that the journal and the first piece of the inode table read as zeros. Written are the table
-//! block, the root directory and the superblock with its copy.
+//! The drive is trimmed (a DIMM written), so that the journal and the first piece of the inode table read as
+//! zeros. Written are the table block, the root directory and the superblock with its copy.
 
 use crate::fs::Pmfs;
 use crate::journal::Journal;

@@ -65,8 +65,8 @@ pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
     })
 }
 
-/// The same for a file system with a redo log in the journal's place ([`mkfs_redo`](crate::mkfs_redo)), kept as `keep` says, of
-/// which up to `budget` bytes need not be at home.
+/// The same for a file system with a redo log in the journal's place ([`mkfs_redo`](crate::mkfs_redo)), kept
+/// as `keep` says, of which up to `budget` bytes need not be at home.
 ///
 /// # Errors
 /// As [`mount`].

@@ -55,8 +55,9 @@ pub struct Entered {
 }
 
 impl Pmfs {
-    /// Gives blocks of an inode back that no pointer leads to any more, as a walk calls them: (block, whether it is data). A redo
-    /// log that knows them as metadata is emptied first: who gets them next may store past it.
+    /// Gives blocks of an inode back that no pointer leads to any more, as a walk calls them: (block, whether
+    /// it is data). A redo log that knows them as metadata is emptied first: who gets them next may store
+    /// past it.
     pub(crate) fn give_freed(&self, freed: &[(u64, bool)]) -> Result<()> {
         if freed.iter().any(|(_, is_data)| !is_data) {
             self.pm.settle()?;

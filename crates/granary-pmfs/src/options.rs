@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MkfsOptions {
-    /// Journal, at least 64 KiB; `None` = 4 MB (the original's default), on drives below 128 MiB a thirty-second part.
+    /// Journal, at least 64 KiB; `None` = 4 MB (the original's default), on drives below 128 MiB a
+    /// thirty-second part.
     pub journal: Option<Bytes>,
     /// Blocks in one piece of the inode table; `None` = 2 MB (the original's), 64 KiB on drives below 1 GiB.
     pub piece: Option<u32>,

@@ -5,8 +5,9 @@
 //!   piece        | inode n | inode n + 1 | ...    128 B each
 //! ```
 //!
-//! Inode numbers are positions in the table; 0 is not used, 1 is the root. Which inodes are free is known in host memory;
-//! on media a free one has no links. Source: PMFS section 3.1 (the inode table is itself a file).
+//! Inode numbers are positions in the table; 0 is not used, 1 is the root. Which inodes are free is known in
+//! host memory; on media a free one has no links. Source: PMFS section 3.1 (the inode table is itself a
+//! file).
 
 use crate::layout::FANOUT;
 use crate::layout::inode::PLACE;

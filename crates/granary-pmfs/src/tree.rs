@@ -6,8 +6,9 @@
 //!   height h    root node ──> 512 nodes of height h - 1          pointer 0 = hole
 //! ```
 //!
-//! Pointers are loaded when they are needed, a run at a time; nothing is kept. New nodes are written whole before any
-//! pointer leads to them; pointers in existing nodes change in place, in the transaction of whoever maps.
+//! Pointers are loaded when they are needed, a run at a time; nothing is kept. New nodes are written whole
+//! before any pointer leads to them; pointers in existing nodes change in place, in the transaction of
+//! whoever maps.
 //!
 //! Source: PMFS section 3.1; reference/baselines.md section 7.1.
 
@@ -129,7 +130,8 @@ impl Pmfs {
         self.checked(u64_at(&b, 0))
     }
 
-    /// The blocks (0 = hole) of the pages from `page` on: at least one, at most `most`, as one node of pointers has them.
+    /// The blocks (0 = hole) of the pages from `page` on: at least one, at most `most`, as one node of
+    /// pointers has them.
     pub(crate) fn blocks(&self, tree: Tree, page: u64, most: u64) -> Result<Blocks> {
         let most = most.max(1);
         if tree.root == 0 || page >= capacity(tree.height) {
@@ -254,11 +256,12 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Calls `visit` for every block of the tree: (block, file page it begins at, height; 0 = data). It says whether what is
-    /// below is to be visited.
+    /// Calls `visit` for every block of the tree: (block, file page it begins at, height; 0 = data). It says
+    /// whether what is below is to be visited.
     ///
     /// # Errors
-    /// `Corrupt` for a pointer to what holds no data, and where the tree comes back to a node: so a walk ends.
+    /// `Corrupt` for a pointer to what holds no data, and where the tree comes back to a node: so a walk
+    /// ends.
     pub(crate) fn walk(&self, tree: Tree, visit: &mut Visit<'_>) -> Result<()> {
         if tree.root == 0 {
             return Ok(());
@@ -289,8 +292,8 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Takes everything from file page `from` on out of the tree, in place: pointers become 0, freed blocks are
-    /// collected. Returns the tree left. Repeating it after a power failure is harmless.
+    /// Takes everything from file page `from` on out of the tree, in place: pointers become 0, freed blocks
+    /// are collected. Returns the tree left. Repeating it after a power failure is harmless.
     pub(crate) fn cut_tree(
         &self,
         b: &mut Batch<'_>,

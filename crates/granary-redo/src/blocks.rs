@@ -5,7 +5,8 @@
 //!    <-------- len -------->00000000000
 //! ```
 //!
-//! Invariant: what [`Blocks::pad`] returns begins at an address that is a multiple of [`BLOCK`] and is so many long, too.
+//! Invariant: what [`Blocks::pad`] returns begins at an address that is a multiple of [`BLOCK`] and is so
+//! many long, too.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 

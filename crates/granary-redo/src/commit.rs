@@ -6,12 +6,13 @@
 //!                                            nobody for a sync's time ──> safe ──> f() of each
 //! ```
 //!
-//! A *crowd* is whoever asked for the last group or during its sync: threads that will probably come again soon. Waiting for
-//! them makes one sync serve all; jbd2 waits for the same reason, for a commit's usual time (`jbd2_journal_stop`). If a wait
-//! brings nobody, the next groups are not waited for: twice as many each time, up to [`MOST_SKIPPED`].
+//! A *crowd* is whoever asked for the last group or during its sync: threads that will probably come again
+//! soon. Waiting for them makes one sync serve all; jbd2 waits for the same reason, for a commit's usual time
+//! (`jbd2_journal_stop`). If a wait brings nobody, the next groups are not waited for: twice as many each
+//! time, up to [`MOST_SKIPPED`].
 //!
-//! Invariants: one leader at a time; whoever waits by callback is called by a later leader at the latest, and never
-//! under a lock. It does *not* decide what a group holds (journal.rs).
+//! Invariants: one leader at a time; whoever waits by callback is called by a later leader at the latest, and
+//! never under a lock. It does *not* decide what a group holds (journal.rs).
 
 use super::journal::Journal;
 use super::pending::Rider;
@@ -122,7 +123,8 @@ impl Journal {
         Ok(())
     }
 
-    /// As [`Journal::barrier`], but returns at once unless the caller is alone; `done` is called in any thread.
+    /// As [`Journal::barrier`], but returns at once unless the caller is alone; `done` is called in any
+    /// thread.
     pub fn barrier_then(&self, done: Done) {
         if !self.has_barriers() {
             return done(self.failure().map_or(Ok(()), Err));
@@ -160,7 +162,8 @@ impl Journal {
         }
     }
 
-    /// Everything published is safe, and nobody makes a group safe while the guard lives. Nobody publishes meanwhile.
+    /// Everything published is safe, and nobody makes a group safe while the guard lives. Nobody publishes
+    /// meanwhile.
     ///
     /// # Errors
     /// Why no more changes are taken.

@@ -1,17 +1,21 @@
-//! [`LogBypass`]: contents that go straight to `flash` while one call programs many pages, and the thread that takes them there.
+//! [`LogBypass`]: contents that go straight to `flash` while one call programs many pages, and the thread
+//! that takes them there.
 //!
 //! ```text
-//!   the drive   | programs ... | programs ... | programs ... |     each step: contents, and the frame that names them
+//!   the drive   | programs ... | programs ... | programs ... |     each step: contents, and the frame that
+//!                                                                  names them
 //!                        step 1 ──┐    step 2 ──┐    step 3: waits for 1
 //!   the thread                    | contents, sorted, into `flash`; frame into the log | contents ...
 //! ```
 //!
-//! Half of the time of such a call is the host's copying into its page cache: beside the thread the drive goes on with the
-//! next step. At most [`AHEAD`] steps are under way when it hands over another one; each is read here until it is done.
+//! Half of the time of such a call is the host's copying into its page cache: beside the thread the drive
+//! goes on with the next step. At most [`AHEAD`] steps are under way when it hands over another one; each is
+//! read here until it is done.
 //!
-//! Invariants: one thread carries out the steps, in order, and while they are under way it alone writes to the files (but for
-//! checkpoints): first all contents of a step, then its frame. So whatever a step frees in the drive's own log is freed when
-//! the pages that took its place can be found. After a failure nothing more is written. When the call ends, all steps have.
+//! Invariants: one thread carries out the steps, in order, and while they are under way it alone writes to
+//! the files (but for checkpoints): first all contents of a step, then its frame. So whatever a step frees in
+//! the drive's own log is freed when the pages that took its place can be found. After a failure nothing more
+//! is written. When the call ends, all steps have.
 //!
 //! It does *not* decide which contents may go to `flash` (journal.rs), nor what is in a step (medium.rs).
 
@@ -25,8 +29,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Steps under way when another one is handed over: one that is being written, and one so that the thread need not wait for
-/// the drive. 4 MiB of contents each.
+/// Steps under way when another one is handed over: one that is being written, and one so that the thread
+/// need not wait for the drive. 4 MiB of contents each.
 const AHEAD: usize = 2;
 /// Pages that are written with one write: 256 KiB.
 const RUN: usize = 64;
@@ -156,8 +160,8 @@ impl LogBypass {
         Ok(Some(done))
     }
 
-    /// The call has programmed its pages: waits until all steps are done, and returns the last one that was still under way.
-    /// What could not be written stays readable; the journal knows why.
+    /// The call has programmed its pages: waits until all steps are done, and returns the last one that was
+    /// still under way. What could not be written stays readable; the journal knows why.
     pub fn finish(&mut self, journal: &Journal) -> Option<Done> {
         self.many = false;
         let Worker { steps, done, thread } = self.worker.take()?;

@@ -1,4 +1,5 @@
-//! What the files of an image are called, and how its header begins: all that this crate has to know of an image as a whole.
+//! What the files of an image are called, and how its header begins: all that this crate has to know of an
+//! image as a whole.
 
 /// The header.
 pub const HEADER: &str = "image.toml";
@@ -16,7 +17,8 @@ pub const NVM: &str = "nvm";
 pub const EPOCH: &str = "epoch";
 /// What was counted until the last clean close.
 pub const COUNTERS: &str = "counters.toml";
-/// Name in the image's directory of the socket of the process that has it mounted; the image itself knows nothing of it.
+/// Name in the image's directory of the socket of the process that has it mounted; the image itself knows
+/// nothing of it.
 pub const CONTROL: &str = "control";
 /// How a header begins.
 pub const MAGIC: &str = "granary-image = ";

@@ -7,9 +7,9 @@
 //!          a directory       files in memory; can stop after the n-th write, and lose unsynced writes
 //! ```
 //!
-//! Invariants: a write is seen by every later read; what was written before a `sync` that returned survives a crash of the
-//! machine; what was written at all survives the death of the process. It does *not* promise any order between unsynced
-//! writes, nor that a write is atomic.
+//! Invariants: a write is seen by every later read; what was written before a `sync` that returned survives a
+//! crash of the machine; what was written at all survives the death of the process. It does *not* promise any
+//! order between unsynced writes, nor that a write is atomic.
 
 mod absent;
 pub mod disk;
@@ -56,8 +56,8 @@ pub trait HostFile: Send + Sync {
         self.write_at(at, &bytes)
     }
 
-    /// The same file past the host's page cache, for writes of whole, aligned blocks of 4 KiB only; `None` where the host
-    /// cannot. Such writes need a sync like any other.
+    /// The same file past the host's page cache, for writes of whole, aligned blocks of 4 KiB only; `None`
+    /// where the host cannot. Such writes need a sync like any other.
     fn direct(&self) -> Option<Arc<dyn HostFile>> {
         None
     }
@@ -68,7 +68,8 @@ pub trait HostFile: Send + Sync {
     /// Reserves space for the first `len` bytes, so that writing them cannot fail for want of it.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
-    /// These bytes are zeros from now on, and take no space where the host can do that; otherwise nothing changes.
+    /// These bytes are zeros from now on, and take no space where the host can do that; otherwise nothing
+    /// changes.
     fn punch(&self, at: u64, len: u64) -> io::Result<()>;
 
     /// The next part at or after `at` that may hold other bytes than zeros; `None` where there is none.
@@ -83,7 +84,8 @@ pub trait Host: Send + Sync {
     /// How messages call the place.
     fn path(&self) -> &Path;
 
-    /// The directory, wherever it has been moved since it was opened; `None` where the place is no directory that exists.
+    /// The directory, wherever it has been moved since it was opened; `None` where the place is no directory
+    /// that exists.
     fn directory(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -103,7 +105,8 @@ pub trait Host: Send + Sync {
     /// Looks at everything that an image has before any of it is used.
     ///
     /// # Errors
-    /// [`ImageError::Member`]: something is no file of this image alone. Whoever only reads does not mind further names of a file.
+    /// [`ImageError::Member`]: something is no file of this image alone. Whoever only reads does not mind
+    /// further names of a file.
     fn survey(&self, _written: bool) -> Result<(), ImageError> {
         Ok(())
     }
@@ -122,8 +125,8 @@ pub trait Host: Send + Sync {
     /// Removes a file.
     fn remove(&self, name: &'static str) -> io::Result<()>;
 
-    /// Keeps all other processes out for as long as the guard lives. A process that holds it and is about to end, killed, say, is
-    /// waited for. With `read_only` nothing is written.
+    /// Keeps all other processes out for as long as the guard lives. A process that holds it and is about to
+    /// end, killed, say, is waited for. With `read_only` nothing is written.
     ///
     /// # Errors
     /// [`ImageError::InUse`]; host errors.

@@ -1,4 +1,5 @@
-//! [`Journal`]: takes the devices' changes in groups, makes them safe, and moves them on to `dram`, `nvm` and `flash`.
+//! [`Journal`]: takes the devices' changes in groups, makes them safe, and moves them on to `dram`, `nvm` and
+//! `flash`.
 //!
 //! ```text
 //!   process   publish ──> frame in the shared log: safe from the death of the process
@@ -8,16 +9,18 @@
 //!   log half full ──> the other half is appended to, this one goes to `dram`, `nvm` and `flash` (and is synced) and is free again
 //! ```
 //!
-//! All devices of an image have this one journal, so what one of them acknowledged before another one's call is safe before it.
+//! All devices of an image have this one journal, so what one of them acknowledged before another one's call
+//! is safe before it.
 //!
-//! A page's content *rides* in the log, and is put into `flash` with the checkpoint of its half, together with its
-//! neighbours; until then reads find it among the pending pages (pending.rs). What is stale by then never gets there.
-//! Pages beyond the first 64 of a group (machine mode) or a call (process mode) go straight to `flash` where that can
-//! overwrite nothing that may be needed again: their blocks' erase, and so the moves of what they held, is safe.
+//! A page's content *rides* in the log, and is put into `flash` with the checkpoint of its half, together
+//! with its neighbours; until then reads find it among the pending pages (pending.rs). What is stale by then
+//! never gets there. Pages beyond the first 64 of a group (machine mode) or a call (process mode) go straight
+//! to `flash` where that can overwrite nothing that may be needed again: their blocks' erase, and so the
+//! moves of what they held, is safe.
 //!
-//! Invariants: `dram`, `nvm` and the content of programmed pages in `flash` change only to what the log holds safely; a half of
-//! the log is used again only when everything in it is in its place (machine mode: synced). When the host
-//! fails, nothing more is taken: what had been acknowledged stays in the log.
+//! Invariants: `dram`, `nvm` and the content of programmed pages in `flash` change only to what the log holds
+//! safely; a half of the log is used again only when everything in it is in its place (machine mode: synced).
+//! When the host fails, nothing more is taken: what had been acknowledged stays in the log.
 
 mod groups;
 mod halves;
@@ -37,8 +40,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Pages of a group or call that ride in the log before content goes to `flash` directly: up to 256 KiB one sequential
-/// write and one sync cost less than a second sync.
+/// Pages of a group or call that ride in the log before content goes to `flash` directly: up to 256 KiB one
+/// sequential write and one sync cost less than a second sync.
 pub const RIDERS: usize = 64;
 /// A group of machine mode that has grown to this size is made safe without being asked.
 const LARGE_GROUP: u64 = 4 << 20;
@@ -54,8 +57,8 @@ pub struct Change {
     pub wrote_flash: bool,
     /// Blocks were erased.
     pub erased: bool,
-    /// Pages whose content nobody needs any more once this change is safe, each with the number of the first rider after
-    /// its death.
+    /// Pages whose content nobody needs any more once this change is safe, each with the number of the first
+    /// rider after its death.
     pub dead: Vec<(u32, u64)>,
 }
 
@@ -99,8 +102,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// The half that is to be moved next. Of two the one that was written first: the other has newer versions of the same
-    /// bytes.
+    /// The half that is to be moved next. Of two the one that was written first: the other has newer versions
+    /// of the same bytes.
     fn oldest_full(&self) -> Option<usize> {
         (0..2).filter(|&h| self.halves[h] == Half::Full).min_by_key(|&h| self.begins[h])
     }
@@ -232,8 +235,8 @@ impl Journal {
         reason
     }
 
-    /// Whether content may go to `flash` now, given the group of the last erase of its block (`None`: long safe; the
-    /// largest number: not yet published) and the riders of this call so far.
+    /// Whether content may go to `flash` now, given the group of the last erase of its block (`None`: long
+    /// safe; the largest number: not yet published) and the riders of this call so far.
     pub fn may_write_flash(&self, erased: Option<u64>, riders: usize) -> bool {
         let is_erase_safe = erased.is_none_or(|g| g <= self.safe.load(SeqCst));
         !self.read_only && is_erase_safe && riders + self.open_riders.load(SeqCst) >= self.most_riders
@@ -249,7 +252,8 @@ impl Journal {
         written.map_err(|e| self.fail_host("writing flash", e))
     }
 
-    /// This part of `flash` holds nothing that is needed. That it takes no space then is worth a try, not an error.
+    /// This part of `flash` holds nothing that is needed. That it takes no space then is worth a try, not an
+    /// error.
     pub fn punch_flash(&self, at: u64, len: u64) {
         if !self.read_only {
             let _ = self.flash.punch(at, len);
@@ -288,7 +292,8 @@ impl Journal {
                 (Some(Held::Log(at)), Some(log)) => {
                     let mut bytes = [0; PAGE_SIZE];
                     log.read_at(at, &mut bytes)?;
-                    // A half that was checkpointed meanwhile may have been written anew: then the content is in `flash`.
+                    // A half that was checkpointed meanwhile may have been written anew: then the content is
+                    // in `flash`.
                     if matches!(self.pending.held(ppa), Some(Held::Log(still)) if still == at) {
                         return Ok(Some(Page::from_bytes(&bytes)));
                     }
@@ -298,8 +303,9 @@ impl Journal {
         }
     }
 
-    /// Takes the changes of one call of the drive: `frame` has [`FRAME`] bytes of room, then the records. Returns the group
-    /// under which they become safe. Nothing is left in `change` but what the caller keeps there for itself.
+    /// Takes the changes of one call of the drive: `frame` has [`FRAME`] bytes of room, then the records.
+    /// Returns the group under which they become safe. Nothing is left in `change` but what the caller keeps
+    /// there for itself.
     ///
     /// # Errors
     /// Why no more changes are taken.
@@ -320,8 +326,9 @@ impl Journal {
         published
     }
 
-    /// The same for bytes of a memory whose owner keeps them in memory for as long as they are not in their place: until
-    /// [`Journal::landed`] is not below the ticket that is returned. Nothing but records is in `frame`.
+    /// The same for bytes of a memory whose owner keeps them in memory for as long as they are not in their
+    /// place: until [`Journal::landed`] is not below the ticket that is returned. Nothing but records is in
+    /// `frame`.
     ///
     /// # Errors
     /// Why no more changes are taken.

@@ -15,8 +15,8 @@
 //! | `pending`, [`direct`] | contents of pages on their way to `flash`: through the log, or straight |
 //! | [`files`] | what the files of an image are called |
 //!
-//! It does *not* know any device: what the bytes mean and when they change is theirs, and which devices are in an image is
-//! granary-image's.
+//! It does *not* know any device: what the bytes mean and when they change is theirs, and which devices are
+//! in an image is granary-image's.
 
 #![deny(unsafe_code)] // but for host/map.rs
 

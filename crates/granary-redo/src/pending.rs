@@ -6,11 +6,13 @@
 //!                     +-- stale, and that is safe (process mode): dropped, and never written to `flash`
 //! ```
 //!
-//! Landing goes through a half of the log: what is still waiting at exactly that place is written in runs of neighbouring
-//! pages. Each rider has a number, so that a page that was programmed again meanwhile is not mistaken for its former self.
+//! Landing goes through a half of the log: what is still waiting at exactly that place is written in runs of
+//! neighbouring pages. Each rider has a number, so that a page that was programmed again meanwhile is not
+//! mistaken for its former self.
 //!
-//! Invariant: who writes a page to `flash` directly calls [`Pending::supersede`] first, so that an older content that is
-//! just landing cannot overwrite the newer one. It does *not* decide what may be written when: see `journal.rs`.
+//! Invariant: who writes a page to `flash` directly calls [`Pending::supersede`] first, so that an older
+//! content that is just landing cannot overwrite the newer one. It does *not* decide what may be written
+//! when: see `journal.rs`.
 
 use super::host::HostFile;
 use granary_units::{PAGE_SIZE, Page};
@@ -82,8 +84,8 @@ impl Pending {
         self.count.store(s.pages.len(), SeqCst);
     }
 
-    /// These riders are in the log: the content of the first one at offset `at` of the file, each next one `stride` bytes
-    /// further on. Those of which a newer content waits already are passed over.
+    /// These riders are in the log: the content of the first one at offset `at` of the file, each next one
+    /// `stride` bytes further on. Those of which a newer content waits already are passed over.
     pub fn logged(&self, riders: &[Rider], at: u64, stride: u64) {
         let mut s = self.state.lock();
         for (i, r) in riders.iter().enumerate() {
@@ -112,7 +114,8 @@ impl Pending {
         self.count.load(SeqCst) == 0
     }
 
-    /// Forgets pages that are stale for good: each with the number of the first rider that came after its death.
+    /// Forgets pages that are stale for good: each with the number of the first rider that came after its
+    /// death.
     pub fn forget(&self, dead: &[(u32, u64)]) {
         if dead.is_empty() || self.is_empty() {
             return;
@@ -126,7 +129,8 @@ impl Pending {
         self.count.store(s.pages.len(), SeqCst);
     }
 
-    /// A content of this page will be written to `flash` directly: an older one waits no longer, nor is it landing.
+    /// A content of this page will be written to `flash` directly: an older one waits no longer, nor is it
+    /// landing.
     pub fn supersede(&self, ppa: u32) {
         if self.is_empty() {
             return;
@@ -139,8 +143,9 @@ impl Pending {
         }
     }
 
-    /// Writes to `flash` what waits in one half of the log. `half`: its content, which begins at offset `base` of the
-    /// log's file; `found`: pages and where in the half their contents are. Returns the number of pages written.
+    /// Writes to `flash` what waits in one half of the log. `half`: its content, which begins at offset
+    /// `base` of the log's file; `found`: pages and where in the half their contents are. Returns the number
+    /// of pages written.
     ///
     /// # Errors
     /// Host errors.
@@ -240,7 +245,8 @@ mod tests {
         flash.set_len(100 * PAGE_SIZE as u64).expect("length");
         let old = [rider(7, 1), rider(8, 2), rider(9, 3), rider(20, 4), rider(21, 5)];
         pending.logged(&old, 0, PAGE_SIZE as u64);
-        // 8 is programmed again and still in memory only; 20 is dead; 21 died and was programmed again in the same call.
+        // 8 is programmed again and still in memory only; 20 is dead; 21 died and was programmed again in the
+        // same call.
         pending.hold(&rider(8, 6));
         pending.forget(&[(20, 6), (21, 5)]);
         assert_eq!(pending.land(&*flash, &half(&old), 0, places(&old)).expect("written"), 3);

@@ -7,9 +7,9 @@
 //!            from 2^39 + 2^38 on  line of 64 B in `nvm`, whole lines from there
 //! ```
 //!
-//! Records are physical: putting them a second time changes nothing, so that a redo log may be replayed from any point
-//! before the first change that is missing. Each structure collects its own; the drive gathers them at the end of
-//! each call into one group, which holds as a whole or not at all.
+//! Records are physical: putting them a second time changes nothing, so that a redo log may be replayed from
+//! any point before the first change that is missing. Each structure collects its own; the drive gathers them
+//! at the end of each call into one group, which holds as a whole or not at all.
 
 use super::files;
 use super::long;

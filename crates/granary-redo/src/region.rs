@@ -1,4 +1,5 @@
-//! [`Region`]: a memory as a file, read with its checksums and changed by redo records only; [`Regions`]: those of an image.
+//! [`Region`]: a memory as a file, read with its checksums and changed by redo records only; [`Regions`]:
+//! those of an image.
 //!
 //! ```text
 //!   | bytes ...            | checksums, 4 B per 4 KiB of all before |        the file, in blocks of 4 KiB
@@ -6,8 +7,8 @@
 //!   read: changed block, else block of the file, which must have its checksum
 //! ```
 //!
-//! Invariants: a block is written only with content that the redo log, still in place, can make again; so a flush that is
-//! interrupted does no harm. A block that was never written is zeros and has the checksum zero.
+//! Invariants: a block is written only with content that the redo log, still in place, can make again; so a
+//! flush that is interrupted does no harm. A block that was never written is zeros and has the checksum zero.
 //! It does *not* know what the bytes mean.
 
 use super::host::HostFile;
@@ -150,7 +151,8 @@ impl Region {
         match self.changed.entry(number) {
             std::collections::hash_map::Entry::Occupied(e) => Ok(e.into_mut()),
             std::collections::hash_map::Entry::Vacant(e) => {
-                // Not checked: an interrupted flush may have torn it, and then the records restore every changed byte.
+                // Not checked: an interrupted flush may have torn it, and then the records restore every
+                // changed byte.
                 let mut block = Box::new([0; BLOCK as usize]);
                 self.file.read_at(number * BLOCK, &mut block[..])?;
                 Ok(e.insert(block))

@@ -7,14 +7,15 @@
 //!              of all that follows ([`sum`])    pages first; padded to 8 B, or to whole blocks
 //! ```
 //!
-//! Where the log is written (machine mode) frames end at block boundaries, and go past the host's page cache where it lets
-//! them: writing a block again that was synced a moment ago makes the next sync wait for the disk (313 us with 4,328 B
-//! frames, 191 with 8,192 B ones past the cache: the fio command in docs/BENCHMARKS.md). The half's header shares the block of its first frame
-//! and is written with it, unchanged.
+//! Where the log is written (machine mode) frames end at block boundaries, and go past the host's page cache
+//! where it lets them: writing a block again that was synced a moment ago makes the next sync wait for the
+//! disk (313 us with 4,328 B frames, 191 with 8,192 B ones past the cache: the fio command in
+//! docs/BENCHMARKS.md). The half's header shares the block of its first frame and is written with it,
+//! unchanged.
 //!
-//! A frame counts if its checksum is right and its sequence number follows its predecessor's. The first one that does not
-//! ends the log: the process died, or the machine crashed, while it was written. If frames that would follow it are found
-//! behind it all the same, the log is damaged.
+//! A frame counts if its checksum is right and its sequence number follows its predecessor's. The first one
+//! that does not ends the log: the process died, or the machine crashed, while it was written. If frames that
+//! would follow it are found behind it all the same, the log is damaged.
 //!
 //! Invariants: sequence numbers grow by one; a half is begun only when everything in it has reached `dram`.
 
@@ -112,8 +113,8 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Makes the file, whose content is in its place, a log that holds nothing: zeros, for a file without bytes would say that the
-    /// image was closed. What is returned begins the log anew.
+    /// Makes the file, whose content is in its place, a log that holds nothing: zeros, for a file without
+    /// bytes would say that the image was closed. What is returned begins the log anew.
     ///
     /// # Errors
     /// Host errors; those of [`Wal::start`].
@@ -172,9 +173,9 @@ impl Wal {
         frame.len().next_multiple_of(8) + riders * CONTENT_RECORD
     }
 
-    /// Completes and appends a frame: `frame` has [`FRAME`] bytes of room, then records; the riders are appended with it.
-    /// It must fit. Returns where in the file the content of the first rider is (the next ones follow, one
-    /// [`CONTENT_RECORD`] further each), and the bytes taken.
+    /// Completes and appends a frame: `frame` has [`FRAME`] bytes of room, then records; the riders are
+    /// appended with it. It must fit. Returns where in the file the content of the first rider is (the next
+    /// ones follow, one [`CONTENT_RECORD`] further each), and the bytes taken.
     ///
     /// # Errors
     /// Host errors.
@@ -194,8 +195,8 @@ impl Wal {
         Ok((contents, taken as u64))
     }
 
-    /// The pages are copied to their places directly. What is there of the frame when the process dies in the midst of this
-    /// has a wrong checksum.
+    /// The pages are copied to their places directly. What is there of the frame when the process dies in the
+    /// midst of this has a wrong checksum.
     fn append_mapped(&mut self, frame: &mut [u8], riders: &[Rider]) {
         let Some(map) = &mut self.map else { return };
         let start = self.active as u64 * self.half + self.at;
@@ -251,8 +252,9 @@ impl Wal {
     }
 }
 
-/// Reads one half: calls `each` with every group that continues the sequence from `expected` on (padded with zeros, which
-/// read as records of no bytes), and with its place in the half. Returns the next number and where the frames end.
+/// Reads one half: calls `each` with every group that continues the sequence from `expected` on (padded with
+/// zeros, which read as records of no bytes), and with its place in the half. Returns the next number and
+/// where the frames end.
 ///
 /// # Errors
 /// Those of `each`, host errors.

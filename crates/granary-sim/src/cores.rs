@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Locks, waits and daemons know nothing of it: only [`crate::cpu`], [`crate::hold`], [`crate::costs`] and
-//! [`crate::core`] look at whose processors the task is on. A new task begins on the host's. On the wall clock there is
-//! nothing to bill.
+//! [`crate::core`] look at whose processors the task is on. A new task begins on the host's. On the wall
+//! clock there is nothing to bill.
 
 use crate::cost::HostCosts;
 use crate::virt;
@@ -40,8 +40,8 @@ impl Cores {
     /// The host's.
     pub const HOST: Cores = Cores { set: 0 };
 
-    /// `count` more processors in this world, on which work costs what `costs` says; those that there are where so many with such costs
-    /// were asked for before. On the wall clock: [`Cores::HOST`].
+    /// `count` more processors in this world, on which work costs what `costs` says; those that there are
+    /// where so many with such costs were asked for before. On the wall clock: [`Cores::HOST`].
     ///
     /// # Panics
     /// Where a world has four sets already, or `count` is 0.
@@ -94,8 +94,8 @@ mod tests {
             .expect("ends");
     }
 
-    /// A drive with one processor serves callers one after the other, whatever the host has; a task that waits there
-    /// leaves its host's processor to others.
+    /// A drive with one processor serves callers one after the other, whatever the host has; a task that
+    /// waits there leaves its host's processor to others.
     #[test]
     fn sets_are_waited_for_apart() {
         let config = WorldConfig { host_cores: 8, ..WorldConfig::default() };

@@ -1,7 +1,8 @@
 //! The host's CPU cost table: what software costs in virtual time (design section 3).
 //!
-//! Costs are modelled, not measured, so that a run is the same on every machine. The rows' values live in the testbed
-//! file, each with its source; on the wall clock every row is zero because real software takes real time.
+//! Costs are modelled, not measured, so that a run is the same on every machine. The rows' values live in the
+//! testbed file, each with its source; on the wall clock every row is zero because real software takes real
+//! time.
 
 use granary_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,9 @@ fn is_free(cost: &Nanos) -> bool {
     *cost == Nanos::ZERO
 }
 
-/// CPU time of the host per event, in nanoseconds. Rows from `journal_handle` to `log_entry` are work of file systems on their
-/// structures, beyond what the rows before them say of every file system (docs/HOST_COSTS.md).
+/// CPU time of the host per event, in nanoseconds. Rows from `journal_handle` to `log_entry` are work of file
+/// systems on their structures, beyond what the rows before them say of every file system
+/// (docs/HOST_COSTS.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostCosts {
@@ -27,7 +29,8 @@ pub struct HostCosts {
     /// Telling the drive of it: a store to a register of the drive that nobody waits for.
     #[serde(default, skip_serializing_if = "is_free")]
     pub doorbell: Nanos,
-    /// What the drive does with a command before it works on it: fetch, check of the sender, its file's queue.
+    /// What the drive does with a command before it works on it: fetch, check of the sender, its file's
+    /// queue.
     #[serde(default, skip_serializing_if = "is_free")]
     pub admission: Nanos,
     /// Seeing that a command is done: the word that the program polls comes from the drive.
@@ -35,7 +38,8 @@ pub struct HostCosts {
     pub completion: Nanos,
     /// One path component found in the dentry cache.
     pub path_component: Nanos,
-    /// An operation on a descriptor or inode in memory (open, close, attribute change), beyond its system call.
+    /// An operation on a descriptor or inode in memory (open, close, attribute change), beyond its system
+    /// call.
     pub inode_op: Nanos,
     /// Adding or removing a name in the in-memory namespace (create, unlink, rename), beyond `inode_op`.
     pub namespace_op: Nanos,
@@ -85,7 +89,8 @@ pub struct HostCosts {
     pub delayed_page: Nanos,
     /// A small extended attribute, its inode included.
     pub xattr_update: Nanos,
-    /// An entry of an inode's log in mapped memory, with what it stands for in memory (NOVA), or a group of undo entries (PMFS).
+    /// An entry of an inode's log in mapped memory, with what it stands for in memory (NOVA), or a group of
+    /// undo entries (PMFS).
     pub log_entry: Nanos,
     /// Building a block request (bio) and taking it through the block layer.
     pub bio_submit: Nanos,
@@ -142,7 +147,8 @@ impl HostCosts {
         context_switch: Nanos(0),
     };
 
-    /// The same work on a processor with another clock: each time grows as the clock falls, and copies take longer.
+    /// The same work on a processor with another clock: each time grows as the clock falls, and copies take
+    /// longer.
     pub fn at_clock(&self, from_mhz: u32, to_mhz: u32) -> HostCosts {
         let (from, to) = (u64::from(from_mhz.max(1)), u64::from(to_mhz.max(1)));
         let t = |n: Nanos| Nanos((n.0 * from).div_ceil(to));

@@ -1,4 +1,5 @@
-//! Background tasks that pause, can be kicked awake, and stop when told: journal commit, write-back, cleaning.
+//! Background tasks that pause, can be kicked awake, and stop when told: journal commit, write-back,
+//! cleaning.
 
 use crate::sync::{Condvar, Mutex};
 use crate::task::{self, JoinHandle};

@@ -1,12 +1,13 @@
-//! Latency histograms: count, mean and maximum are exact, quantiles have three significant digits (crate `hdrhistogram`)
-//! up to an hour.
+//! Latency histograms: count, mean and maximum are exact, quantiles have three significant digits (crate
+//! `hdrhistogram`) up to an hour.
 
 use granary_units::Nanos;
 use std::borrow::Cow;
 
 type Buckets = hdrhistogram::Histogram<u64>;
 
-/// Samples that are counted together: each finds its bucket in main memory, and one by one each would be waited for.
+/// Samples that are counted together: each finds its bucket in main memory, and one by one each would be
+/// waited for.
 const TOGETHER: usize = 32;
 
 /// A latency distribution; identical samples give identical figures on every machine.
@@ -70,14 +71,16 @@ impl Histogram {
         Nanos((self.sum + count / 2).checked_div(count).unwrap_or(0) as u64)
     }
 
-    /// The value that a share `q` (0 to 1) of the samples does not exceed: at most one in a thousand above the sample itself.
+    /// The value that a share `q` (0 to 1) of the samples does not exceed: at most one in a thousand above
+    /// the sample itself.
     pub fn quantile(&self, q: f64) -> Nanos {
         // A bucket's end may lie above all samples.
         Nanos(if self.count() == 0 { 0 } else { self.all().value_at_quantile(q) }).min(self.longest)
     }
 
-    /// Samples by powers of two, as `(from, count)`: from so many nanoseconds to below twice as many; those that take no time
-    /// have 0. Empty ones are left out. Exact up to an hour: no bucket of the quantiles lies on both sides of a power of two.
+    /// Samples by powers of two, as `(from, count)`: from so many nanoseconds to below twice as many; those
+    /// that take no time have 0. Empty ones are left out. Exact up to an hour: no bucket of the quantiles
+    /// lies on both sides of a power of two.
     pub fn by_powers_of_two(&self) -> Vec<(u64, u64)> {
         let mut all: Vec<(u64, u64)> = Vec::new();
         for bucket in self.all().iter_recorded() {

@@ -11,8 +11,8 @@
 //!   +-------------------------------+   +---------------------------------+
 //! ```
 //!
-//! A task that runs inside [`World::run`] is in virtual time; any other OS thread is on the wall clock. Every type
-//! here looks at that and does the right thing, so a file system is written once (design section 3).
+//! A task that runs inside [`World::run`] is in virtual time; any other OS thread is on the wall clock. Every
+//! type here looks at that and does the right thing, so a file system is written once (design section 3).
 //!
 //! Invariants: integer nanoseconds only; in virtual time the order of everything is a function of the seed.
 //! It does *not* know what is simulated: drives and files live above.

@@ -1,8 +1,8 @@
 //! Named random streams: each component draws from its own, all derived from one root seed.
 //!
-//! Generator: xoshiro256++ (Blackman and Vigna), seeded through SplitMix64 as its authors advise. A stream depends on
-//! the root seed and its name only, so that adding a component never changes what another one draws. All samplers use
-//! integer arithmetic or `libm`, so that they give the same bits on every machine.
+//! Generator: xoshiro256++ (Blackman and Vigna), seeded through SplitMix64 as its authors advise. A stream
+//! depends on the root seed and its name only, so that adding a component never changes what another one
+//! draws. All samplers use integer arithmetic or `libm`, so that they give the same bits on every machine.
 
 mod fates;
 
@@ -47,14 +47,16 @@ impl Stream {
         Stream { random, choices: None, fates: None }
     }
 
-    /// A stream that chooses by a script: the n-th [`Stream::below`] or [`Stream::chance`] (0 or 1) gives its n-th number, and 0
-    /// behind its end. [`Stream::next_script`] then tells the script of the next try, until every combination of choices was made.
+    /// A stream that chooses by a script: the n-th [`Stream::below`] or [`Stream::chance`] (0 or 1) gives its
+    /// n-th number, and 0 behind its end. [`Stream::next_script`] then tells the script of the next try,
+    /// until every combination of choices was made.
     pub fn scripted(script: Vec<u64>) -> Stream {
         let choices = Some(Box::new(Choices { script, made: Vec::new() }));
         Stream { choices, ..Stream::new(0, "scripted") }
     }
 
-    /// The script behind the one of this stream, which has been used; `None` where all were. Of a stream without one: `None`.
+    /// The script behind the one of this stream, which has been used; `None` where all were. Of a stream
+    /// without one: `None`.
     pub fn next_script(&self) -> Option<Vec<u64>> {
         let made = &self.choices.as_ref()?.made;
         let last = made.iter().rposition(|(choice, of)| choice + 1 < *of)?;
@@ -112,7 +114,8 @@ impl Stream {
         }
     }
 
-    /// A gamma-distributed number with this shape and scale (mean `shape * scale`), by Marsaglia and Tsang (2000).
+    /// A gamma-distributed number with this shape and scale (mean `shape * scale`), by Marsaglia and Tsang
+    /// (2000).
     ///
     /// # Panics
     /// Where shape or scale is not positive.

@@ -1,13 +1,14 @@
-//! [`Server`]: a resource with `k` places served first come, first served: a NAND die, a channel, a link, a core.
+//! [`Server`]: a resource with `k` places served first come, first served: a NAND die, a channel, a link, a
+//! core.
 //!
 //! ```text
 //!   reserve(ready, len):   place that is free first ──┐
 //!        |ready|...waits...|start ===== len ===== end |   free[place] = end
 //! ```
 //!
-//! It is a timeline: reservations are made in call order and never moved. It does *not* block anybody; whoever
-//! reserves decides whether to wait until [`Span::end`]. A reservation made for a later instant leaves the gap before
-//! it unused, so callers reserve at the moment the work arrives.
+//! It is a timeline: reservations are made in call order and never moved. It does *not* block anybody;
+//! whoever reserves decides whether to wait until [`Span::end`]. A reservation made for a later instant
+//! leaves the gap before it unused, so callers reserve at the moment the work arrives.
 
 use granary_units::Nanos;
 
@@ -59,7 +60,8 @@ impl Server {
         self.free.first().map_or(Nanos::MAX, |&t| Nanos(t))
     }
 
-    /// Takes the place out that becomes free first, for work whose length shows when it begins. Returns when that can be.
+    /// Takes the place out that becomes free first, for work whose length shows when it begins. Returns when
+    /// that can be.
     ///
     /// # Panics
     /// With no place left.

@@ -5,10 +5,12 @@
 //!   crash explorer:       watch(watcher, || world.run(..))     enters(name)                        leaves(name)
 //! ```
 //!
-//! A journal that wraps, a table that splits, garbage collection: a power failure in them is worth more than one anywhere else,
-//! and they hardly ever run. The crash explorer is told of them here. Otherwise a step costs one look at a flag.
+//! A journal that wraps, a table that splits, garbage collection: a power failure in them is worth more than
+//! one anywhere else, and they hardly ever run. The crash explorer is told of them here. Otherwise a step
+//! costs one look at a flag.
 //!
-//! Invariant: a watcher sees the steps of its own OS thread only, which is one virtual world. It must not wait.
+//! Invariant: a watcher sees the steps of its own OS thread only, which is one virtual world. It must not
+//! wait.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -31,7 +33,8 @@ thread_local! {
 #[must_use = "the step ends where this is dropped"]
 pub struct Step(Option<&'static str>);
 
-/// A rare step of this name begins. Names are sentences: whose step it is, and what happens ("f2fs: a segment is cleaned").
+/// A rare step of this name begins. Names are sentences: whose step it is, and what happens ("f2fs: a segment
+/// is cleaned").
 #[inline]
 pub fn step(name: &'static str) -> Step {
     if !WATCHED.get() {

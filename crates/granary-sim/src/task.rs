@@ -22,15 +22,15 @@ pub fn in_virtual_time() -> bool {
     virt::current().is_some()
 }
 
-/// The instant before which a wait of the caller lets nobody else run: what it does at several instants before this one, it
-/// may do in one go. Zero where time passes by itself.
+/// The instant before which a wait of the caller lets nobody else run: what it does at several instants
+/// before this one, it may do in one go. Zero where time passes by itself.
 #[inline]
 pub fn quiet_until() -> Nanos {
     virt::current().map_or(Nanos::ZERO, |w| w.quiet_until())
 }
 
-/// Waits until a modelled instant, for example the completion of a drive command. On the wall clock this returns at
-/// once unless pacing is on ([`wall::Pacing`]).
+/// Waits until a modelled instant, for example the completion of a drive command. On the wall clock this
+/// returns at once unless pacing is on ([`wall::Pacing`]).
 #[inline]
 pub fn sleep_until(t: Nanos) {
     match virt::current() {
@@ -52,8 +52,9 @@ pub fn yield_now() {
     }
 }
 
-/// Where a host's scheduler may set a thread aside, between what it looked up and what it does with it. Waits only where a test's
-/// [`crate::WorldConfig::preempt`] asks for it; on the wall clock threads are set aside anyway.
+/// Where a host's scheduler may set a thread aside, between what it looked up and what it does with it. Waits
+/// only where a test's [`crate::WorldConfig::preempt`] asks for it; on the wall clock threads are set aside
+/// anyway.
 #[inline]
 pub fn preempt() {
     if let Some(w) = virt::current() {
@@ -74,9 +75,10 @@ pub fn cpu_busy() -> Nanos {
     virt::current().map_or(Nanos::ZERO, |w| w.cpu_busy())
 }
 
-/// Does what stalls a processor: `op`, told the instant at which a host core is free for it, says what came of it, and `end` until
-/// when the core waits for that. The core does nothing else meanwhile, unlike with [`sleep_until`]: a load from a device stalls
-/// the core that executes it, a command that was submitted does not. `op` must not wait. On the wall clock: [`sleep_until`].
+/// Does what stalls a processor: `op`, told the instant at which a host core is free for it, says what came
+/// of it, and `end` until when the core waits for that. The core does nothing else meanwhile, unlike with
+/// [`sleep_until`]: a load from a device stalls the core that executes it, a command that was submitted does
+/// not. `op` must not wait. On the wall clock: [`sleep_until`].
 #[inline]
 pub fn hold<T>(op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
     match virt::current() {
@@ -89,8 +91,9 @@ pub fn hold<T>(op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T 
     }
 }
 
-/// Number of the host core that the caller is taken to be on, below 65,536: in virtual time tasks are dealt to the host's cores in
-/// turn and stay there; on the wall clock each thread, or whom it works for ([`on_behalf`]), is one.
+/// Number of the host core that the caller is taken to be on, below 65,536: in virtual time tasks are dealt
+/// to the host's cores in turn and stay there; on the wall clock each thread, or whom it works for
+/// ([`on_behalf`]), is one.
 #[inline]
 pub fn core() -> u16 {
     match virt::current() {
@@ -121,9 +124,9 @@ pub struct OnBehalf {
     here: PhantomData<*const ()>,
 }
 
-/// On the wall clock: until what is returned is dropped, [`cpu_id`] is that of `whom`, whatever thread this is. For threads that
-/// serve programs in turn: what one program does stays together. Several threads may work for one at the same time. In virtual
-/// time it changes nothing: a task works for itself.
+/// On the wall clock: until what is returned is dropped, [`cpu_id`] is that of `whom`, whatever thread this
+/// is. For threads that serve programs in turn: what one program does stays together. Several threads may
+/// work for one at the same time. In virtual time it changes nothing: a task works for itself.
 pub fn on_behalf(whom: usize) -> OnBehalf {
     OnBehalf { before: BEHALF.replace(Some(whom)), here: PhantomData }
 }
@@ -134,8 +137,9 @@ impl Drop for OnBehalf {
     }
 }
 
-/// A small number that stands for the CPU the caller runs on, below `cpus`; constant for one task, and for those that a thread
-/// works for ([`on_behalf`]). For per-CPU structures: it spreads tasks, it is never needed for correctness.
+/// A small number that stands for the CPU the caller runs on, below `cpus`; constant for one task, and for
+/// those that a thread works for ([`on_behalf`]). For per-CPU structures: it spreads tasks, it is never
+/// needed for correctness.
 pub fn cpu_id(cpus: usize) -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -155,8 +159,8 @@ pub fn task_name() -> String {
     }
 }
 
-/// Cuts the power: the virtual world stops at this instant, no task runs on, and [`crate::World::run`] returns
-/// [`crate::Stop::PowerFail`].
+/// Cuts the power: the virtual world stops at this instant, no task runs on, and [`crate::World::run`]
+/// returns [`crate::Stop::PowerFail`].
 ///
 /// # Panics
 /// On the wall clock, where there is no power to cut.
@@ -198,8 +202,8 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Starts a task: a coroutine in virtual time, an OS thread on the wall clock. A virtual world ends when its main
-/// task ends, whatever others are doing: join them.
+/// Starts a task: a coroutine in virtual time, an OS thread on the wall clock. A virtual world ends when its
+/// main task ends, whatever others are doing: join them.
 pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     start(name, false, f)
 }

@@ -6,12 +6,12 @@
 //!                      └──── (wake time, order, task) pushed  <──────────────┘ uses a core
 //! ```
 //!
-//! Invariants: virtual time never goes back; tasks that become ready at one instant run in the order in which they
-//! became ready, so nobody starves; between two waits a task runs alone, at one instant. A task that waits for an
-//! instant before any other task's skips the queue: no switch.
+//! Invariants: virtual time never goes back; tasks that become ready at one instant run in the order in which
+//! they became ready, so nobody starves; between two waits a task runs alone, at one instant. A task that
+//! waits for an instant before any other task's skips the queue: no switch.
 //!
-//! When the world stops (main task done, power failure, panic), the other coroutines are unwound so that their memory
-//! is freed; destructors may unlock, but not wait.
+//! When the world stops (main task done, power failure, panic), the other coroutines are unwound so that
+//! their memory is freed; destructors may unlock, but not wait.
 //!
 //! It does *not* preempt and knows nothing about devices.
 
@@ -34,12 +34,12 @@ pub struct WorldConfig {
     pub host_cores: usize,
     /// What host software costs.
     pub costs: HostCosts,
-    /// Schedule exploration: every lock acquisition first waits a random time below this; zero = off. Different
-    /// seeds then give different interleavings of the same program.
+    /// Schedule exploration: every lock acquisition first waits a random time below this; zero = off.
+    /// Different seeds then give different interleavings of the same program.
     pub jitter: Nanos,
-    /// Schedule exploration: one in four times that a task is about to ask a device for something, it first waits a random time
-    /// below this ([`crate::preempt`]); zero = off. So a thread is set aside by a host's scheduler between what it looked up
-    /// and what it does with it.
+    /// Schedule exploration: one in four times that a task is about to ask a device for something, it first
+    /// waits a random time below this ([`crate::preempt`]); zero = off. So a thread is set aside by a host's
+    /// scheduler between what it looked up and what it does with it.
     pub preempt: Nanos,
     /// Seed of both.
     pub seed: u64,
@@ -129,8 +129,8 @@ impl World {
     /// Runs `main` as the first task, in virtual time from instant zero, until it ends.
     ///
     /// # Errors
-    /// [`Stop::PowerFail`] when the power failed first, [`Stop::Deadlock`] when no task could run, [`Stop::NoStack`] when
-    /// one could not be started.
+    /// [`Stop::PowerFail`] when the power failed first, [`Stop::Deadlock`] when no task could run,
+    /// [`Stop::NoStack`] when one could not be started.
     ///
     /// # Panics
     /// With a task's panic; and when called from inside a virtual world.

@@ -1,9 +1,9 @@
 //! The wall-clock world: real threads, and optionally the pace of the modelled drive.
 //!
 //! Pacing `off` (default): waiting for a modelled completion returns at once; everything runs at full speed.
-//! Pacing `on`: the caller really waits until the modelled instant, so that a program feels the drive; a dilation
-//! factor of N makes modelled time pass N times slower than the clock. Waits shorter than 100 us spin, because a
-//! sleeping thread wakes up to 60 us late; results still come from virtual time only.
+//! Pacing `on`: the caller really waits until the modelled instant, so that a program feels the drive; a
+//! dilation factor of N makes modelled time pass N times slower than the clock. Waits shorter than 100 us
+//! spin, because a sleeping thread wakes up to 60 us late; results still come from virtual time only.
 //!
 //! This is the only module below the command line that reads the clock.
 

@@ -1,6 +1,8 @@
-//! The slides' comparison of three mappings: 8,000 files of 256 MB in persistent memory of DRAM speed, scaled.
+//! The slides' comparison of three mappings: 8,000 files of 256 MB in persistent memory of DRAM speed,
+//! scaled.
 //!
-//! Command: `cargo bench -p granary-spfs --bench mapping -- --files 80`. Numbers are virtual time, the same in every run.
+//! Command: `cargo bench -p granary-spfs --bench mapping -- --files 80`. Numbers are virtual time, the same
+//! in every run.
 
 use granary_device::Port;
 use granary_pmem::{Dimm, DimmConfig};

@@ -4,8 +4,9 @@
 //!   data  ->                free clusters                <- segments, directories, clusters of inodes
 //! ```
 //!
-//! A group for each 512 MB has a list of its own (released code). The last 2 % are for metadata, so that splits and new inodes find
-//! room when data does not. What is free is recomputed from what is reachable after a power failure; an unmount writes the bitmap.
+//! A group for each 512 MB has a list of its own (released code). The last 2 % are for metadata, so that
+//! splits and new inodes find room when data does not. What is free is recomputed from what is reachable
+//! after a power failure; an unmount writes the bitmap.
 
 use crate::layout::inode;
 use crate::layout::{BITMAP, Superblock};

@@ -7,15 +7,18 @@
 //!   below: a lower file is made ── bytes, size, times, owner ── fsync ── the inode's name slot away, fence
 //! ```
 //!
-//! Such a file is a tiered one of whose bytes the lower file has none (`limit` 0), and which has no lower file. Its inode holds its name.
+//! Such a file is a tiered one of whose bytes the lower file has none (`limit` 0), and which has no lower
+//! file. Its inode holds its name.
 //!
-//! Its directory is the lower file system's. What is entered there must not outlive it, nor take the last name of what lives on below. So an
-//! fsync below comes first where the directory may not be durable, or lost a name by a rename, by the removal of one of several links, or
-//! of a directory. Else what a power failure brings back under the name is what a move had begun, or what was removed for good: recovery
-//! removes it, of whichever kind it is. As soon as the file gives its name up, nothing removes it: an fsync below comes before that.
+//! Its directory is the lower file system's. What is entered there must not outlive it, nor take the last
+//! name of what lives on below. So an fsync below comes first where the directory may not be durable, or lost
+//! a name by a rename, by the removal of one of several links, or of a directory. Else what a power failure
+//! brings back under the name is what a move had begun, or what was removed for good: recovery removes it, of
+//! whichever kind it is. As soon as the file gives its name up, nothing removes it: an fsync below comes
+//! before that.
 //!
-//! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". What the release lacks: recovery, a rename between the tiers,
-//! listing after a mount, leaving persistent memory.
+//! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". What the release lacks: recovery,
+//! a rename between the tiers, listing after a mount, leaving persistent memory.
 
 use crate::factor::FULL;
 use crate::fs::Spfs;
@@ -98,8 +101,8 @@ impl Spfs {
         Ok(Created { ino: Ino(of.ino), loaded: Loaded { attr, private: Arc::new(node) } })
     }
 
-    /// A name that nothing has, for a file that is here alone. Its last owner's removal may not be durable below: that comes first when
-    /// this file gives the name up ([`Spfs::clear`]).
+    /// A name that nothing has, for a file that is here alone. Its last owner's removal may not be durable
+    /// below: that comes first when this file gives the name up ([`Spfs::clear`]).
     fn take_name(&self, dir: &Inode, name: &[u8]) -> Result<NamePlace> {
         let place = NamePlace { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
         if node::of(dir).may_bring_back() {
@@ -108,7 +111,8 @@ impl Spfs {
         Ok(place)
     }
 
-    /// A name comes or goes here: the directory below says when. That is durable with an fsync of the directory, and with a sync.
+    /// A name comes or goes here: the directory below says when. That is durable with an fsync of the
+    /// directory, and with a sync.
     fn stamp(&self, call: &Call<'_>, dir: &Inode) -> Result<()> {
         let times = Change { mtime: SetTime::At(call.time), ..Change::NOTHING };
         let _seen = self.directories.read();
@@ -170,11 +174,12 @@ impl Spfs {
         node.below()
     }
 
-    /// A file that is in persistent memory alone leaves it: it becomes a file below, in bypass. Nothing where it has one already.
+    /// A file that is in persistent memory alone leaves it: it becomes a file below, in bypass. Nothing where
+    /// it has one already.
     ///
     /// # Errors
-    /// `Busy` where somebody wants it and `wait` is not set; `NotSupported` for one without a name where the lower file system has no
-    /// such files; the lower file system's. It is as before then.
+    /// `Busy` where somebody wants it and `wait` is not set; `NotSupported` for one without a name where the
+    /// lower file system has no such files; the lower file system's. It is as before then.
     pub(crate) fn come_down(&self, node: &Node, state: &mut Residence, wait: bool) -> Result<()> {
         let Residence::Tiered(t) = state else { return Ok(()) };
         let Some((of, alone)) = t.alone.clone() else { return Ok(()) };
@@ -221,8 +226,8 @@ impl Spfs {
         Ok(())
     }
 
-    /// A new file below has what the directory hands on: an access list, perhaps the group. This one was made before, with what it
-    /// had from the directory then.
+    /// A new file below has what the directory hands on: an access list, perhaps the group. This one was made
+    /// before, with what it had from the directory then.
     fn disown(&self, call: &Call<'_>, below: &NodeRef, alone: &Alone) -> Result<()> {
         match self.lower.getxattr(call, below, ACCESS) {
             Ok(None) | Err(FsError::NotSupported) => {}

@@ -1,9 +1,11 @@
-//! [`Children`]: names of files that are in persistent memory alone, by directory; and files that were, and are below now.
+//! [`Children`]: names of files that are in persistent memory alone, by directory; and files that were, and
+//! are below now.
 //!
 //! In host memory. The names are rebuilt from the inodes at the mount.
 //!
-//! A file that has left persistent memory keeps the number that it had until the unmount, since programs may have it open; what the lower
-//! file system calls it is translated. At the next mount it has its lower number.
+//! A file that has left persistent memory keeps the number that it had until the unmount, since programs may
+//! have it open; what the lower file system calls it is translated. At the next mount it has its lower
+//! number.
 
 use crate::layout::alone::NamePlace;
 use crate::layout::inode::Identity;

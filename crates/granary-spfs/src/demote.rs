@@ -6,11 +6,13 @@
 //!   extents, clusters, inode away
 //! ```
 //!
-//! Before the name is gone persistent memory has the masters, and what the lower file got of a demotion that did not end is never read.
-//! After it recovery finds extents that no name leads to. So no byte is lost, and none comes back.
+//! Before the name is gone persistent memory has the masters, and what the lower file got of a demotion that
+//! did not end is never read. After it recovery finds extents that no name leads to. So no byte is lost, and
+//! none comes back.
 //!
-//! A daemon looks every second: files of bin 0 go, and above 80 % those with the lowest sync factor. It gives a file up that somebody
-//! wants. Source: SPFS slides, "Migration to Lower File System"; released code, branch `demotion`; the commit is ours.
+//! A daemon looks every second: files of bin 0 go, and above 80 % those with the lowest sync factor. It gives
+//! a file up that somebody wants. Source: SPFS slides, "Migration to Lower File System"; released code,
+//! branch `demotion`; the commit is ours.
 
 use crate::fs::Spfs;
 use crate::layout::inode::{self, Identity};
@@ -105,7 +107,8 @@ impl Spfs {
         Some((t, of))
     }
 
-    /// Demotes the file of this identity, which may not be in memory; says whether it did. `wait`: also where somebody wants it.
+    /// Demotes the file of this identity, which may not be in memory; says whether it did. `wait`: also where
+    /// somebody wants it.
     pub(crate) fn demote_one(&self, of: Identity, wait: bool) -> Result<bool> {
         let ino = Ino(self.children.lock().above(of.ino));
         let node = {
@@ -143,8 +146,9 @@ impl Spfs {
     /// Demotes a tiered file whose state the caller holds.
     ///
     /// # Errors
-    /// `Busy` where somebody wants it and `wait` is not set; `Stale` where it was removed below beside this mount, so that what is written
-    /// there would be lost; the lower file system's. It is tiered as before then.
+    /// `Busy` where somebody wants it and `wait` is not set; `Stale` where it was removed below beside this
+    /// mount, so that what is written there would be lost; the lower file system's. It is tiered as before
+    /// then.
     pub(crate) fn demote_locked(&self, node: &Node, state: &mut Residence, wait: bool) -> Result<()> {
         let _step = granary_sim::step("spfs: a file is demoted");
         let Residence::Tiered(t) = state else { return Ok(()) };
@@ -161,7 +165,8 @@ impl Spfs {
         }
         node.touch();
         let changes = node.unsettled();
-        // To the lower file system this is the last change that the file has seen: its time of change stays what it was.
+        // To the lower file system this is the last change that the file has seen: its time of change stays
+        // what it was.
         let time = t.ctime.max(self.lower.stat(below).attr.ctime);
         self.write_down(node, below, t, time, wait)?;
         if lost() {
@@ -220,8 +225,8 @@ impl Spfs {
         self.lower.fsync(call, below, false)
     }
 
-    /// Makes bytes of the lower file zeros that persistent memory had punched. Where they are a hole already, one that may have space,
-    /// nothing is done.
+    /// Makes bytes of the lower file zeros that persistent memory had punched. Where they are a hole already,
+    /// one that may have space, nothing is done.
     fn zero_below(&self, call: &Call<'_>, below: &NodeRef, range: std::ops::Range<u64>) -> Result<()> {
         let end = range.end.min(self.lower.stat(below).attr.size);
         let mut at = range.start;
@@ -246,8 +251,8 @@ impl Spfs {
         Ok(())
     }
 
-    /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no names any more. What lost them
-    /// beside the mount keeps its bytes here.
+    /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no
+    /// names any more. What lost them beside the mount keeps its bytes here.
     pub(crate) fn retire(&self, ino: Ino, node: &Arc<Node>, dead: bool) -> Result<()> {
         let mut kept = Ok(());
         {

@@ -6,9 +6,9 @@ use granary_fs::FsEntry;
 use granary_fs::entry::{CrashCase, OptionsEntry, complete, nothing_periodic};
 use std::collections::BTreeMap;
 
-/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. The last two
-/// have all new files in persistent memory alone: their inode numbers change when they have gone below. The very last has tables of
-/// one segment, which get overflow pages.
+/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and
+/// demotion at work. The last two have all new files in persistent memory alone: their inode numbers change
+/// when they have gone below. The very last has tables of one segment, which get overflow pages.
 const CASES: [(&str, &[&str]); 4] = [
     ("segment = 1", &[BUSY, "consistency = 'data'\npiece = 4"]),
     ("segment = 1\nform = 'pointers'", &[BUSY, "consistency = 'meta'\npromotion_copy = 'extent'"]),

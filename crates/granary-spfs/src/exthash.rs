@@ -1,12 +1,14 @@
-//! Extent hashing: at which keys a range of file clusters is entered into a hash table, and which keys a search probes.
+//! Extent hashing: at which keys a range of file clusters is entered into a hash table, and which keys a
+//! search probes.
 //!
 //! ```text
 //!   extent [3, 10):   pointers at 3 (0011), 4 (0100), 8 (1000)     strides 1, 4, ... : 2^tnz(key)
-//!   search for 7 (0111):  7 no, 6 no, 4 hit                        the rightmost one bit is cleared each time
+//!   search for 7 (0111):  7 no, 6 no, 4 hit                        the rightmost one bit is cleared each
+//!                                                                  time
 //! ```
 //!
-//! Keys are counted within one *chunk* of a file (a power of two of clusters; no extent crosses chunks), so that key 0 is the
-//! chunk's first cluster and ends every search. Invariants, for disjoint extents:
+//! Keys are counted within one *chunk* of a file (a power of two of clusters; no extent crosses chunks), so
+//! that key 0 is the chunk's first cluster and ends every search. Invariants, for disjoint extents:
 //!
 //! - An extent of `n` clusters has at most `floor(log2 n) + 1` pointers: the strides at least double.
 //! - A search probes at most `popcount(q) + 1` keys.
@@ -28,7 +30,8 @@ pub enum Form {
     Pointers,
 }
 
-/// The longest extent that one slot at `start` can stand for: `2^tnz(start)`, and all of the chunk at its start.
+/// The longest extent that one slot at `start` can stand for: `2^tnz(start)`, and all of the chunk at its
+/// start.
 pub fn reach(start: u32, chunk: u32) -> u32 {
     if start == 0 { chunk } else { 1 << start.trailing_zeros() }
 }
@@ -49,7 +52,8 @@ pub fn probes(key: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(key), |&k| (k != 0).then(|| k & (k - 1)))
 }
 
-/// The extents, as (start, length), that the range `start..start + len` becomes in this form. The range lies within a chunk.
+/// The extents, as (start, length), that the range `start..start + len` becomes in this form. The range lies
+/// within a chunk.
 pub fn extents(form: Form, start: u32, len: u32, chunk: u32) -> Vec<(u32, u32)> {
     let (mut at, mut left, mut cut) = (start, len, Vec::new());
     while left > 0 {
@@ -102,7 +106,8 @@ mod tests {
         }
     }
 
-    /// P1: under random inserts, tail cuts and removals, the first pointer found says what a plain interval map says.
+    /// P1: under random inserts, tail cuts and removals, the first pointer found says what a plain interval
+    /// map says.
     #[test]
     fn searches_agree_with_an_interval_map() {
         for form in [Form::Carved, Form::Pointers] {
@@ -150,7 +155,8 @@ mod tests {
         }
     }
 
-    /// The averages over random ranges of 64 clusters and of a whole chunk that were computed apart from this code.
+    /// The averages over random ranges of 64 clusters and of a whole chunk that were computed apart from this
+    /// code.
     #[test]
     fn carved_extents_and_pointers_are_as_many_as_computed() {
         let mut rng = Stream::new(7, "ranges");

@@ -1,11 +1,14 @@
 //! The sync factor: how much a promoted file still deserves persistent memory.
 //!
 //! ```text
-//!   SF(t) = (a * w + (4Mi - a) * SF(t-1)) / 4Mi       a = 5 % of 4Mi; w: small synchronous writes much, reads and large writes nothing
-//!   bin   = SF / 4096                                 bin 0 is demoted at the next tick; low bins go first when memory is short
+//!   SF(t) = (a * w + (4Mi - a) * SF(t-1)) / 4Mi       a = 5 % of 4Mi; w: small synchronous writes much,
+//!                                                     reads and large writes nothing
+//!   bin   = SF / 4096                                 bin 0 is demoted at the next tick; low bins go first
+//!                                                     when memory is short
 //! ```
 //!
-//! Source: SPFS slides, "Migration to Lower File System"; weights and constants are the released code's (branch `demotion`).
+//! Source: SPFS slides, "Migration to Lower File System"; weights and constants are the released code's
+//! (branch `demotion`).
 
 /// The largest factor, which a file has when it is promoted: 4 Mi.
 pub const FULL: u64 = 4 << 20;
@@ -44,8 +47,8 @@ impl Factor {
         self.value / BIN
     }
 
-    /// The file was read. Reads weigh nothing and are applied before the next write; so many in a row that they alone would
-    /// bring any factor into bin 0 count at once. Says whether they did.
+    /// The file was read. Reads weigh nothing and are applied before the next write; so many in a row that
+    /// they alone would bring any factor into bin 0 count at once. Says whether they did.
     pub fn read(&mut self, percent: u64) -> bool {
         self.reads += 1;
         let enough = self.reads >= reads_to_zero(percent);
@@ -92,7 +95,8 @@ pub fn reads_to_zero(percent: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// P5: with weights of zero alone bin 0 is reached at the 136th operation, whether they are large writes or reads.
+    /// P5: with weights of zero alone bin 0 is reached at the 136th operation, whether they are large writes
+    /// or reads.
     #[test]
     fn bin_zero_is_reached_at_136() {
         let mut factor = Factor::new(FULL);

@@ -20,7 +20,8 @@ pub struct Spfs {
     pub(crate) lower: Lower,
     pub(crate) store: Store,
     pub(crate) options: MountOptions,
-    /// Inodes in memory, by the number that they have above: the lower one's, unless they were in persistent memory alone.
+    /// Inodes in memory, by the number that they have above: the lower one's, unless they were in persistent
+    /// memory alone.
     pub(crate) nodes: parking_lot::Mutex<BTreeMap<u64, Arc<Node>>>,
     /// Shared: an inode is being loaded. Exclusive: the daemon loads one that nobody uses.
     pub(crate) loading: RwLock<()>,
@@ -28,8 +29,8 @@ pub struct Spfs {
     pub(crate) index: parking_lot::Mutex<BTreeMap<Identity, (u64, u64)>>,
     /// Names of files in persistent memory alone.
     pub(crate) children: parking_lot::Mutex<Children>,
-    /// Names of such files under which something may be back below after a power failure: what a move that was given up has left, or a file
-    /// that had the name before.
+    /// Names of such files under which something may be back below after a power failure: what a move that
+    /// was given up has left, or a file that had the name before.
     pub(crate) leftovers: parking_lot::Mutex<BTreeSet<NamePlace>>,
     /// Shared: a call changes a lower directory. Exclusive: one is changed so that its times stay.
     pub(crate) directories: RwLock<()>,
@@ -176,8 +177,8 @@ impl Spfs {
         }
     }
 
-    /// Files of persistent memory that recovery did not find below, and dropped. Such as were removed before the stop are among them: what
-    /// they had is freed once their removal is durable.
+    /// Files of persistent memory that recovery did not find below, and dropped. Such as were removed before
+    /// the stop are among them: what they had is freed once their removal is durable.
     pub fn dropped(&self) -> &[Missing] {
         &self.dropped
     }

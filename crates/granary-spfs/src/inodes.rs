@@ -109,7 +109,8 @@ impl Spfs {
         Ok(attr)
     }
 
-    /// After a call that changed an inode below: its attributes are as there, but for an access time that is later here.
+    /// After a call that changed an inode below: its attributes are as there, but for an access time that is
+    /// later here.
     pub(crate) fn follow(&self, inode: &Inode) -> Result<()> {
         let node = of(inode);
         self.follow_as(inode, &node.read());

@@ -1,7 +1,8 @@
 //! What lies on persistent memory: superblock, inodes, slots. SPEC.md, "SPFS", has the same in one table.
 //!
 //! ```text
-//!   cluster 0       superblock             static part with a CRC (copy in the last cluster), roots of the tables, split record
+//!   cluster 0       superblock             static part with a CRC (copy in the last cluster), roots of the
+//!                                          tables, split record
 //!   cluster 1..     cluster bitmap         one bit for each cluster; counts after a clean unmount only
 //!   behind          segments and directories of three tables, clusters of 8 inodes, data
 //! ```
@@ -67,8 +68,8 @@ impl Superblock {
         self.clusters - 1
     }
 
-    /// Clusters in a chunk of a file: so many extents of one cluster take half of a segment's slots. At most 65,536, the largest
-    /// extent of the released code.
+    /// Clusters in a chunk of a file: so many extents of one cluster take half of a segment's slots. At most
+    /// 65,536, the largest extent of the released code.
     pub fn chunk(&self) -> u32 {
         let slots = self.segment * BLOCK / slot::EXTENT as u64;
         (slots / 2).next_power_of_two().min(65_536) as u32

@@ -1,4 +1,5 @@
-//! SPFS: a file system stacked on another one, with persistent memory as the write cache of small synchronous writes.
+//! SPFS: a file system stacked on another one, with persistent memory as the write cache of small synchronous
+//! writes.
 //!
 //! ```text
 //!   program -> vfs -> SPFS -> Lower -> lower vfs (page cache) -> lower file system -> SSD
@@ -10,18 +11,22 @@
 //!           <-- read much, written in large pieces, no room ---             all bytes of persistent memory are written below
 //! ```
 //!
-//! Names, owners, modes and extended attributes are the lower file system's; so are the numbers of inodes. A new file may be in persistent
-//! memory *alone*, with all of these (`alone.rs`). Of a *tiered* file
-//! persistent memory has the size, the times, and the extents that were written since its promotion. Each byte has one master
-//! (invariant C1): persistent memory where it has an extent, else the lower file up to `limit`, else zero. The other is never read.
+//! Names, owners, modes and extended attributes are the lower file system's; so are the numbers of inodes. A
+//! new file may be in persistent memory *alone*, with all of these (`alone.rs`). Of a *tiered* file
+//! persistent memory has the size, the times, and the extents that were written since its promotion. Each
+//! byte has one master (invariant C1): persistent memory where it has an extent, else the lower file up to
+//! `limit`, else zero. The other is never read.
 //!
-//! Writes to a tiered file are durable when they return. A tiered file is found by its lower inode number and generation, so that names
-//! may change, go back in time with a power failure of the lower file system, or vanish: what is left over is dropped at the mount.
+//! Writes to a tiered file are durable when they return. A tiered file is found by its lower inode number and
+//! generation, so that names may change, go back in time with a power failure of the lower file system, or
+//! vanish: what is left over is dropped at the mount.
 //!
-//! Lock order: `at_work`; the upper vfs's; `loading`; a file's state; the lower vfs's; a table's directory. Short locks last.
+//! Lock order: `at_work`; the upper vfs's; `loading`; a file's state; the lower vfs's; a table's directory.
+//! Short locks last.
 //!
-//! Source: Woo et al., "SPFS: On Stacking a Persistent Memory File System on Legacy File Systems", FAST 2023 (slides), and constants of
-//! the released code where a comment says so. What the release lacks (recovery, demotion's commit) is designed here: DESIGN.md, "SPFS".
+//! Source: Woo et al., "SPFS: On Stacking a Persistent Memory File System on Legacy File Systems", FAST 2023
+//! (slides), and constants of the released code where a comment says so. What the release lacks (recovery,
+//! demotion's commit) is designed here: DESIGN.md, "SPFS".
 
 #![forbid(unsafe_code)]
 

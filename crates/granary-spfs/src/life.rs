@@ -27,7 +27,8 @@ impl Spfs {
         }
         self.purge(call)?;
         self.part(&self.kernel())?;
-        // "Clean" means that no mount recovers anything. So nothing below may come back after it: a name that a file here has taken.
+        // "Clean" means that no mount recovers anything. So nothing below may come back after it: a name that
+        // a file here has taken.
         self.lower.sync(&call.as_root())?;
         let (store, pm) = (&self.store, &self.store.pm);
         store.clusters.write_bitmap(pm, &store.sb)?;

@@ -1,12 +1,15 @@
-//! The three ways to map a file's clusters that the slides compare ("Extent Hashing: Evaluation"), on the same persistent memory.
+//! The three ways to map a file's clusters that the slides compare ("Extent Hashing: Evaluation"), on the
+//! same persistent memory.
 //!
 //! ```text
-//!   ExtentHash   the extent table of SPFS: a slot for each carved extent, or at each pointer; a search probes log2 of the extent
+//!   ExtentHash   the extent table of SPFS: a slot for each carved extent, or at each pointer; a search
+//!                probes log2 of the extent
 //!   BlockHash    the same table, a slot for each cluster: stride 1, one probe (as HashFS)
 //!   ExtentTree   a B+tree for each file, FAST&FAIR's nodes of 512 B, an entry for each extent
 //! ```
 //!
-//! Not used by the file system: this is for measurements, on code that the file system runs. An insert is durable when it returns.
+//! Not used by the file system: this is for measurements, on code that the file system runs. An insert is
+//! durable when it returns.
 
 mod tree;
 
@@ -67,8 +70,8 @@ impl Mapping {
         Ok(Mapping { store, structure, trees: BTreeMap::new(), free })
     }
 
-    /// Enters a run of clusters of a file, which nothing is entered for; within a chunk ([`Mapping::chunk`]). `file` is even, as inodes'
-    /// numbers are.
+    /// Enters a run of clusters of a file, which nothing is entered for; within a chunk ([`Mapping::chunk`]).
+    /// `file` is even, as inodes' numbers are.
     ///
     /// # Errors
     /// `NoSpace`; the device's.
@@ -158,12 +161,13 @@ pub struct Measured {
 
 /// Bytes that a device has to have for so many files.
 pub fn size_for(files: u64) -> granary_units::Bytes {
-    // BlockHash has 32 B for each cluster, in segments that split before they are full: [choice] six times that. And the empty tables.
+    // BlockHash has 32 B for each cluster, in segments that split before they are full: [choice] six times
+    // that. And the empty tables.
     granary_units::Bytes((files * u64::from(FILE) * 32 * 6).next_multiple_of(BLOCK) + (96 << 20))
 }
 
-/// Files of 256 MB that grow together, 256 KiB of each in turns, so that no run of a file ends where the next begins; then clusters at
-/// random. In virtual time.
+/// Files of 256 MB that grow together, 256 KiB of each in turns, so that no run of a file ends where the next
+/// begins; then clusters at random. In virtual time.
 ///
 /// # Errors
 /// `NoSpace`; the device's.
@@ -203,7 +207,8 @@ mod tests {
     use granary_units::Bytes;
     use std::sync::Arc;
 
-    /// Runs of clusters of some files, entered in any order: each structure finds each cluster, and nothing in the holes.
+    /// Runs of clusters of some files, entered in any order: each structure finds each cluster, and nothing
+    /// in the holes.
     #[test]
     fn each_structure_finds_what_was_entered_and_nothing_else() {
         for structure in [

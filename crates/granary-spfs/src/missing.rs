@@ -30,8 +30,8 @@ impl Spfs {
         Ok(missing)
     }
 
-    /// Gives files in persistent memory alone whose directory was removed beside the mount a name in the root directory, before anybody
-    /// calls; says which.
+    /// Gives files in persistent memory alone whose directory was removed beside the mount a name in the root
+    /// directory, before anybody calls; says which.
     ///
     /// # Errors
     /// The devices', the lower file system's.

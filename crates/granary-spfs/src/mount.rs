@@ -1,4 +1,5 @@
-//! Mounting: tables opened, splits finished; after an unmount the bitmap is read, after a power failure everything is recovered.
+//! Mounting: tables opened, splits finished; after an unmount the bitmap is read, after a power failure
+//! everything is recovered.
 
 use crate::children::Children;
 use crate::fs::{Counts, Recovery, Spfs};
@@ -25,12 +26,13 @@ pub enum Access {
     Write,
     /// Nothing, neither now nor at the unmount. One that would have to be recovered is refused.
     Read,
-    /// Nothing below. Persistent memory keeps nothing of what is written to it, as on an image that is opened for reading: what has to be
-    /// recovered is, there.
+    /// Nothing below. Persistent memory keeps nothing of what is written to it, as on an image that is opened
+    /// for reading: what has to be recovered is, there.
     Look,
 }
 
-/// Mounts SPFS on this persistent memory and on a lower file system that is mounted, which it unmounts with itself.
+/// Mounts SPFS on this persistent memory and on a lower file system that is mounted, which it unmounts with
+/// itself.
 ///
 /// # Errors
 /// `Invalid` for impossible options; `Corrupt`; the devices'. The lower file system stays mounted then.
@@ -41,7 +43,8 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
 /// The same, changing no more than `access` says.
 ///
 /// # Errors
-/// As [`mount`]; with [`Access::Read`] `Mismatch` where it was not unmounted, so that it would have to be recovered.
+/// As [`mount`]; with [`Access::Read`] `Mismatch` where it was not unmounted, so that it would have to be
+/// recovered.
 pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, access: Access) -> Result<Arc<Spfs>> {
     if options.refusal().is_some() {
         return Err(FsError::Invalid);

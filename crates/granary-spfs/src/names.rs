@@ -1,6 +1,7 @@
 //! Names are the lower file system's, but for those of files that are in persistent memory alone.
 //!
-//! Positions in a directory: the lower file system's, and from [`FIRST`] on the files that are here alone, by their numbers.
+//! Positions in a directory: the lower file system's, and from [`FIRST`] on the files that are here alone, by
+//! their numbers.
 
 use crate::fs::Spfs;
 use crate::layout::alone;
@@ -14,8 +15,8 @@ use granary_vfs::NodeRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where the positions of files in persistent memory alone begin. [choice] as far up as they fit below 2^63, which is the end of what a
-/// program can be told: their numbers have 44 bits.
+/// Where the positions of files in persistent memory alone begin. [choice] as far up as they fit below 2^63,
+/// which is the end of what a program can be told: their numbers have 44 bits.
 const FIRST: u64 = (1 << 63) - (1 << 45);
 
 impl Spfs {
@@ -178,7 +179,8 @@ impl Names for Spfs {
 
     fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let call = &call.as_root();
-        // A name that nothing has can be given here; what takes another's place does so below, where that is one step.
+        // A name that nothing has can be given here; what takes another's place does so below, where that is
+        // one step.
         if r.target.is_none() && self.rename_alone(call, r)? {
             return Ok(());
         }

@@ -23,7 +23,8 @@ pub struct Node {
     below: Mutex<Option<NodeRef>>,
     /// There is no lower file.
     alone: AtomicBool,
-    /// Whose the file is; held shared by what reads it, or writes below; exclusively by what changes persistent memory.
+    /// Whose the file is; held shared by what reads it, or writes below; exclusively by what changes
+    /// persistent memory.
     state: RwLock<Residence>,
     /// How many want the state now: a demotion in the background makes room for them.
     wanted: AtomicU32,
@@ -139,13 +140,15 @@ impl Node {
         self.wanted.load(Relaxed) > 0
     }
 
-    /// Something of it was changed below. After the change: an fsync that begins before it may miss it, and must not count for it.
+    /// Something of it was changed below. After the change: an fsync that begins before it may miss it, and
+    /// must not count for it.
     pub(crate) fn touch(&self) {
         self.changed.fetch_add(1, Relaxed);
     }
 
-    /// The same of a directory that lost a name of something that lives on, or of a directory: after a power failure it could be back under that
-    /// name, and a file that is here alone and has taken the name meanwhile could not get it back without harm.
+    /// The same of a directory that lost a name of something that lives on, or of a directory: after a power
+    /// failure it could be back under that name, and a file that is here alone and has taken the name
+    /// meanwhile could not get it back without harm.
     pub(crate) fn touch_moved(&self) {
         let changes = self.changed.fetch_add(1, Relaxed) + 1;
         self.moved.fetch_max(changes, Relaxed);
@@ -162,14 +165,15 @@ impl Node {
         self.lost.load(Relaxed) > self.synced.load(Relaxed)
     }
 
-    /// The changes of a directory so far, as below; `None`: a name can be taken here. What the lower file system may bring back under it is
-    /// gone for good otherwise, and recovery removes it (recover.rs).
+    /// The changes of a directory so far, as below; `None`: a name can be taken here. What the lower file
+    /// system may bring back under it is gone for good otherwise, and recovery removes it (recover.rs).
     pub(crate) fn unsettled_names(&self) -> Option<u64> {
         let changed = self.changed.load(Relaxed);
         (self.moved.load(Relaxed) > self.synced.load(Relaxed)).then_some(changed)
     }
 
-    /// The changes so far, for [`Node::settled`] when an fsync that begins now has returned; `None`: all of them are durable.
+    /// The changes so far, for [`Node::settled`] when an fsync that begins now has returned; `None`: all of
+    /// them are durable.
     pub(crate) fn unsettled(&self) -> Option<u64> {
         let changed = self.changed.load(Relaxed);
         (changed > self.synced.load(Relaxed)).then_some(changed)

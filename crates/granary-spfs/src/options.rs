@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct MkfsOptions {
     /// How extents are entered into the extent table.
     pub form: Form,
-    /// Clusters in a segment of a hash table, a power of two, 1 to 2048. The released code's is 2048 (8 MB), CCEH's own 4. 16: three
-    /// empty tables take 192 KiB, and a chunk of a file is 4 MiB.
+    /// Clusters in a segment of a hash table, a power of two, 1 to 2048. The released code's is 2048 (8 MB),
+    /// CCEH's own 4. 16: three empty tables take 192 KiB, and a chunk of a file is 4 MiB.
     pub segment: u32,
 }
 
@@ -58,7 +58,8 @@ pub enum Average {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Those that an open with O_DIRECT and O_SYNC makes, and those whose names end as [`MountOptions::extensions`] say.
+    /// Those that an open with O_DIRECT and O_SYNC makes, and those whose names end as
+    /// [`MountOptions::extensions`] say.
     #[default]
     Tiering,
     /// All (released code: `mode=pm`).
@@ -91,7 +92,8 @@ pub struct MountOptions {
     pub replace_percent: u32,
     /// What a first write copies from below.
     pub promotion_copy: PromotionCopy,
-    /// Clusters of an aligned piece. [choice] 64 (256 KiB): from so many on the released code prefers to split an extent.
+    /// Clusters of an aligned piece. [choice] 64 (256 KiB): from so many on the released code prefers to
+    /// split an extent.
     pub piece: u32,
     /// Files leave persistent memory by their sync factor.
     pub demotion: bool,
@@ -107,10 +109,11 @@ pub struct MountOptions {
     pub slow_above: u32,
     /// Use, percent, from which it waits 5 ms.
     pub crawl_above: u32,
-    /// Age at which memory of removed files is given back by a sync of the lower file system. [choice] 5 s, jbd2's commit interval.
+    /// Age at which memory of removed files is given back by a sync of the lower file system. [choice] 5 s,
+    /// jbd2's commit interval.
     pub purge_after: Nanos,
-    /// Bits of a hash that the directory of a table may have, at most 16. A full segment that would need more gets overflow pages.
-    /// [choice] 16, a directory of 256 KiB.
+    /// Bits of a hash that the directory of a table may have, at most 16. A full segment that would need more
+    /// gets overflow pages. [choice] 16, a directory of 256 KiB.
     pub directory_bits: u32,
 }
 

@@ -3,13 +3,14 @@
 //! ```text
 //!   meta     in place
 //!   data     70 % of the extent or more: new clusters, then one store changes the extent's slot
-//!            less, of 64 clusters or more: these become extents of their own (tier/split.rs), each of which gets new clusters
+//!            less, of 64 clusters or more: these become extents of their own (tier/split.rs), each of which
+//!            gets new clusters
 //!            less: copy of the old bytes, undo record, in place, record away
 //!   zeros    the same extents of their own, each gets clusters with the new bytes and zeros around them
 //! ```
 //!
-//! Bytes behind the size are not protected: nobody has seen them. Source: the released code's `consistency=`, `undo_opt_util` and
-//! WR_SPLIT.
+//! Bytes behind the size are not protected: nobody has seen them. Source: the released code's `consistency=`,
+//! `undo_opt_util` and WR_SPLIT.
 
 use crate::fs::Spfs;
 use crate::layout::inode::{self, Undo};
@@ -22,7 +23,8 @@ use granary_pm::BLOCK;
 use granary_units::{Dest, Payload};
 use std::ops::Range;
 
-/// Most clusters that one undo record protects; from so many on an extent is split instead (released code: 64).
+/// Most clusters that one undo record protects; from so many on an extent is split instead (released
+/// code: 64).
 const STEP: u64 = 64;
 
 impl Spfs {

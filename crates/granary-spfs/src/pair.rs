@@ -1,4 +1,5 @@
-//! Persistent memory and the file system below know each other: files of one must not be looked for in another, nor in an older state.
+//! Persistent memory and the file system below know each other: files of one must not be looked for in
+//! another, nor in an older state.
 //!
 //! ```text
 //!   persistent memory   number, root below, run << 1 | opening        in the superblock
@@ -9,12 +10,14 @@
 //!   unmount without     attribute gone, fsync ──> no number
 //! ```
 //!
-//! So the attribute says: the newest bytes of some files are in persistent memory, in this one and no other. Both fit if they have one
-//! number and one run; a run that was only about to open may be one ahead. An older copy of persistent memory, or of what is below,
-//! has an older run. A copy of the directory has another root. Each of them is refused, and nothing is changed.
+//! So the attribute says: the newest bytes of some files are in persistent memory, in this one and no other.
+//! Both fit if they have one number and one run; a run that was only about to open may be one ahead. An older
+//! copy of persistent memory, or of what is below, has an older run. A copy of the directory has another
+//! root. Each of them is refused, and nothing is changed.
 //!
-//! A lower file system without attributes has no number, and nothing is compared. Where asking for the number or setting it fails
-//! otherwise, the mount or the fsync that was to promote fails: a pair that is not known to be one is none.
+//! A lower file system without attributes has no number, and nothing is compared. Where asking for the number
+//! or setting it fails otherwise, the mount or the fsync that was to promote fails: a pair that is not known
+//! to be one is none.
 //!
 //! The attribute is not shown above.
 
@@ -28,8 +31,8 @@ use granary_vfs::Lower;
 /// The attribute's name.
 pub const NAME: &[u8] = b"user.granary.spfs";
 
-/// Whether an error says that the lower file system has no such attributes. Every other one, EIO of a host's file system too, is
-/// a failure, which says nothing of what is there.
+/// Whether an error says that the lower file system has no such attributes. Every other one, EIO of a host's
+/// file system too, is a failure, which says nothing of what is there.
 fn lacks_attributes(e: &FsError) -> bool {
     matches!(e, FsError::NotSupported | FsError::NoAttribute)
 }
@@ -163,8 +166,8 @@ impl Spfs {
             return Ok(());
         }
         let old = word(&self.store.pm, LOWER, Structure::Superblock)?;
-        // What is below still names this memory, which has had files before. With another number in one of the two alone,
-        // a power failure here would leave a pair that fits nowhere.
+        // What is below still names this memory, which has had files before. With another number in one of
+        // the two alone, a power failure here would leave a pair that fits nowhere.
         if there(&self.lower, call)?.is_some_and(|(number, _)| number == old && old != 0) {
             let run = word(&self.store.pm, RUN, Structure::Superblock)? >> 1;
             self.enter(call, old, run + 1)?;
@@ -187,7 +190,8 @@ impl Spfs {
         if own.files == 0 || own.number == 0 {
             return Ok(());
         }
-        // A run that a power failure kept from opening is opened again: the attribute may still be one behind, never two.
+        // A run that a power failure kept from opening is opened again: the attribute may still be one
+        // behind, never two.
         self.enter(call, own.number, if own.opening { own.run } else { own.run + 1 })
     }
 

@@ -1,11 +1,12 @@
 //! The sync-point profiler: which files are worth persistent memory.
 //!
-//! A file is promoted after a row of fsyncs that come soon after each other and have few bytes between them. What counts is the
-//! cumulative mean of the bytes between two fsyncs of the file, not the size of single writes: small writes that nobody
-//! fsyncs stay with the lower file system's page cache.
+//! A file is promoted after a row of fsyncs that come soon after each other and have few bytes between them.
+//! What counts is the cumulative mean of the bytes between two fsyncs of the file, not the size of single
+//! writes: small writes that nobody fsyncs stay with the lower file system's page cache.
 //!
-//! Source: SPFS slides, "Sync Point Profiler"; constants and the integer arithmetic of the mean are the released code's
-//! (`migr_fsync_interval` 1000 ms, `migr_wrt_bytes_btw_fsync` 4 MiB, `migr_continual_cnt` 30).
+//! Source: SPFS slides, "Sync Point Profiler"; constants and the integer arithmetic of the mean are the
+//! released code's (`migr_fsync_interval` 1000 ms, `migr_wrt_bytes_btw_fsync` 4 MiB,
+//! `migr_continual_cnt` 30).
 
 use crate::options::{Average, MountOptions};
 use granary_units::Nanos;
@@ -59,7 +60,8 @@ impl Profile {
         }
         let qualifies = soon && self.mean < options.bytes_between_fsyncs.0;
         self.row = if qualifies { self.row + 1 } else { 0 };
-        // A file that nothing was written to has nothing to gain, and some lower file systems do not make it durable.
+        // A file that nothing was written to has nothing to gain, and some lower file systems do not make it
+        // durable.
         Verdict { qualifies, promote: qualifies && self.row >= options.promote_after && self.count > 0 }
     }
 }

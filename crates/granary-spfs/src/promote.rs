@@ -4,9 +4,10 @@
 //!   fsync below ── inode { size, limit = size, times }, fence ── name, fence
 //! ```
 //!
-//! Everything of the lower file is durable before, so that from the name on the lower one may only lose what persistent memory has, or
-//! what is not the file's any more. Whatever persistent memory has no extent for is the lower file's; so nothing has to be entered for
-//! the extents that it has there (the released code enters them with cluster number 0).
+//! Everything of the lower file is durable before, so that from the name on the lower one may only lose what
+//! persistent memory has, or what is not the file's any more. Whatever persistent memory has no extent for is
+//! the lower file's; so nothing has to be entered for the extents that it has there (the released code enters
+//! them with cluster number 0).
 //!
 //! A promotion that finds no room is not made, and nobody is told.
 
@@ -21,7 +22,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Largest file: cluster numbers have 32 bits, of which the last is "none" plus one.
 pub const MAX_SIZE: u64 = (BLOCK << 32) - BLOCK;
 
-/// Largest number of a lower inode: those above it are of one mount only (`granary-hostdir` gives them to what is mounted within).
+/// Largest number of a lower inode: those above it are of one mount only (`granary-hostdir` gives them to
+/// what is mounted within).
 const LARGEST_NUMBER: u64 = i64::MAX as u64;
 
 impl Spfs {
@@ -34,7 +36,8 @@ impl Spfs {
         Ok(())
     }
 
-    /// A name can be taken in this directory when this returns: what the lower file system may bring back under it is nobody's.
+    /// A name can be taken in this directory when this returns: what the lower file system may bring back
+    /// under it is nobody's.
     pub(crate) fn settle_names(&self, call: &Call<'_>, dir: &node::Node) -> Result<()> {
         if let Some(changes) = dir.unsettled_names() {
             self.lower.fsync(call, &dir.below()?, false)?;

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //!   the whole call below, but for the size          what the lower file is master of; and its space
-//!   zeroing: extents within the range ── zeros      each by one store; the bytes at the edges are overwritten
+//!   zeroing: extents within the range ── zeros      each by one store; the bytes at the edges are
+//!                                                   overwritten
 //!   growing: the size                               one store
 //! ```
 //!
-//! The call below comes first, since it is what may be refused: then nothing has changed. It also reserves the space that a demotion will
-//! need there. What it does below is durable by the next fsync, what is done here at once.
+//! The call below comes first, since it is what may be refused: then nothing has changed. It also reserves
+//! the space that a demotion will need there. What it does below is durable by the next fsync, what is done
+//! here at once.
 //!
-//! An extent that was punched stays, without clusters: its absence would make the lower file the master of bytes that a power failure may
-//! bring back there. Source: SPFS's slides have no punch, the released code refuses it.
+//! An extent that was punched stays, without clusters: its absence would make the lower file the master of
+//! bytes that a power failure may bring back there. Source: SPFS's slides have no punch, the released code
+//! refuses it.
 
 use crate::fs::Spfs;
 use crate::layout::inode::{CTIME, MTIME};
@@ -26,8 +29,8 @@ impl Spfs {
     /// fallocate of a tiered file. Its chain is known.
     ///
     /// # Errors
-    /// The lower file system's, with nothing changed; `NoSpace`: persistent memory has no room for the pieces, and the call is to be made
-    /// again when the file has left it; the device's.
+    /// The lower file system's, with nothing changed; `NoSpace`: persistent memory has no room for the
+    /// pieces, and the call is to be made again when the file has left it; the device's.
     pub(crate) fn allocate(
         &self,
         call: &Call<'_>,

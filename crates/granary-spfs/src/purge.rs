@@ -1,7 +1,8 @@
 //! Files that were removed while they were tiered.
 //!
-//! The lower file system may take the removal back at a power failure, as long as it is not durable there. Then the file is there again,
-//! and must have what was acknowledged. So its inode stays in persistent memory until a sync of the lower file system has returned.
+//! The lower file system may take the removal back at a power failure, as long as it is not durable there.
+//! Then the file is there again, and must have what was acknowledged. So its inode stays in persistent memory
+//! until a sync of the lower file system has returned.
 
 use crate::fs::{Dead, Spfs};
 use crate::layout::inode::Identity;

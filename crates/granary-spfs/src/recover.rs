@@ -11,7 +11,8 @@
 //!   6. what is free is what nobody reaches; the usage table is made to say so
 //! ```
 //!
-//! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and what is changed.
+//! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and what
+//! is changed.
 
 use crate::exthash;
 use crate::fs::{Missing, Recovery};
@@ -28,8 +29,8 @@ use granary_units::Payload;
 use granary_vfs::{Lower, NodeRef};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Recovers; gives the files that are not below any more. Without `changes_below` the lower file system stays as it is: what would be
-/// removed or cut there is not read, as long as nobody changes anything.
+/// Recovers; gives the files that are not below any more. Without `changes_below` the lower file system stays
+/// as it is: what would be removed or cut there is not read, as long as nobody changes anything.
 ///
 /// # Errors
 /// `Corrupt`; the devices'.

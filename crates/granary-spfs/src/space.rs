@@ -52,7 +52,8 @@ impl Space for Spfs {
             self.store.load_chain(t)?;
             node.touch();
             match self.allocate(call, &lower, t, how, pos..pos + len) {
-                // Either there is no room for the pieces, or none below: that will be said again when all of the file is there.
+                // Either there is no room for the pieces, or none below: that will be said again when all of
+                // the file is there.
                 Err(FsError::NoSpace) => {
                     self.counts.spilled.fetch_add(1, Relaxed);
                     self.demote_locked(node, &mut state, true)?;

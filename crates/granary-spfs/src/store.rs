@@ -80,7 +80,8 @@ impl Store {
         }
     }
 
-    /// Makes an inode of a file that is here alone; `made` has everything but extents. When it returns the file is there.
+    /// Makes an inode of a file that is here alone; `made` has everything but extents. When it returns the
+    /// file is there.
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed; the device's.

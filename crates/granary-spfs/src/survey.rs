@@ -1,4 +1,5 @@
-//! [`Survey`]: everything on persistent memory, read and put beside each other; changes nothing. Recovery and check work on it.
+//! [`Survey`]: everything on persistent memory, read and put beside each other; changes nothing. Recovery and
+//! check work on it.
 
 use crate::layout::inode::{Identity, Inode};
 use crate::layout::slot::{self, Extent};
@@ -13,7 +14,8 @@ pub struct File {
     pub name: u64,
     /// The inode.
     pub inode: Inode,
-    /// Extents by first cluster. Where one is longer than the next lets it be, it ends there: a split was cut short.
+    /// Extents by first cluster. Where one is longer than the next lets it be, it ends there: a split was cut
+    /// short.
     pub chain: BTreeMap<u32, Extent>,
     /// The extents of the chain that are longer on persistent memory.
     pub overlong: Vec<u32>,

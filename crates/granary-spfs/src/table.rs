@@ -1,19 +1,24 @@
-//! [`Table`]: a dynamic hash table on persistent memory, after CCEH: a directory of segments, buckets of 256 bytes.
+//! [`Table`]: a dynamic hash table on persistent memory, after CCEH: a directory of segments, buckets of 256
+//! bytes.
 //!
 //! ```text
 //!   root word   depth, cluster of the directory
 //!   directory   2^depth cluster numbers; the top `depth` bits of a hash choose
-//!   segment     buckets of 256 B, the last one is the header: magic 4, pattern 4, local depth 4, overflow page 8
+//!   segment     buckets of 256 B, the last one is the header: magic 4, pattern 4, local depth 4, overflow
+//!               page 8
 //! ```
 //!
-//! A slot belongs into the bucket of its place or one of the next few; where they are full and a split would move nothing, into an
-//! overflow page of the segment (`overflow.rs`). A slot whose hash does not fit the segment's pattern is
-//! *stale*: a split left it behind, and it counts as free. Invariants: under the lock held shared, slots come and go; segments and
-//! directory change under the lock held exclusively only, as one store of 8 bytes or by the split record (`split.rs`).
+//! A slot belongs into the bucket of its place or one of the next few; where they are full and a split would
+//! move nothing, into an overflow page of the segment (`overflow.rs`). A slot whose hash does not fit the
+//! segment's pattern is *stale*: a split left it behind, and it counts as free. Invariants: under the lock
+//! held shared, slots come and go; segments and directory change under the lock held exclusively only, as one
+//! store of 8 bytes or by the split record (`split.rs`).
 //!
-//! A copy of the directory, of the headers and of the overflow pages' numbers is kept in host memory. It does *not* know what slots mean: [`Kind`] does.
+//! A copy of the directory, of the headers and of the overflow pages' numbers is kept in host memory. It
+//! does *not* know what slots mean: [`Kind`] does.
 //!
-//! Source: SPFS slides, "Dynamic Hash Table"; CCEH (FAST'19); the split record is ours, since the released code has none.
+//! Source: SPFS slides, "Dynamic Hash Table"; CCEH (FAST'19); the split record is ours, since the released
+//! code has none.
 
 mod kind;
 mod merge;
@@ -169,8 +174,8 @@ impl Table {
         Ok(found.map(|(at, bytes)| (Found { at, epoch: dir.epoch }, bytes)))
     }
 
-    /// Enters a slot, in the batch; it is durable with the batch's next fence. Splits segments, or gives one an overflow page, until
-    /// there is room.
+    /// Enters a slot, in the batch; it is durable with the batch's next fence. Splits segments, or gives one
+    /// an overflow page, until there is room.
     ///
     /// # Errors
     /// `NoSpace` where there are no clusters for that; the device's.
@@ -194,8 +199,8 @@ impl Table {
         let segment = dir.segments[top(place.hash, dir.depth) as usize];
         let header = dir.headers[&segment];
         for at in self.places(dir, segment, place) {
-            // Whoever claims a slot of the bucket fills it before the claim goes: what is loaded after a look at the claims may be
-            // filled by then, so both are looked at twice.
+            // Whoever claims a slot of the bucket fills it before the claim goes: what is loaded after a look
+            // at the claims may be filled by then, so both are looked at twice.
             loop {
                 let mut b = [0; BUCKET];
                 pm.load(at, &mut b, self.kind.what())?;

@@ -1,18 +1,22 @@
 //! [`Tier`]: a file in persistent memory: its size, and the map of its extents in host memory.
 //!
 //! ```text
-//!   inode.last ──> extent 40 ──prev──> extent 12 ──prev──> extent 3        chain, from the end to the beginning
+//!   inode.last ──> extent 40 ──prev──> extent 12 ──prev──> extent 3        chain, from the end to the
+//!                                                                          beginning
 //! ```
 //!
-//! An extent counts where the chain reaches it. So new extents are prepared beside the chain, however many, and one store of 8
-//! bytes (the successor's `prev`, or `last`) enters them all. Extents are cut from the end the same way. What the chain does not reach
-//! is zeroed after the store, or by recovery.
+//! An extent counts where the chain reaches it. So new extents are prepared beside the chain, however many,
+//! and one store of 8 bytes (the successor's `prev`, or `last`) enters them all. Extents are cut from the end
+//! the same way. What the chain does not reach is zeroed after the store, or by recovery.
 //!
-//! An extent without clusters (`pcn` 0) is zeros: what was punched, which the lower file may still have something for.
+//! An extent without clusters (`pcn` 0) is zeros: what was punched, which the lower file may still have
+//! something for.
 //!
-//! Invariants: extents are disjoint, and none crosses a chunk. Bytes beyond the size are zeros. `limit <= size`.
+//! Invariants: extents are disjoint, and none crosses a chunk. Bytes beyond the size are zeros. `limit <=
+//! size`.
 //!
-//! Host memory learns the whole chain at the first write, or the first read that one search of the table does not answer.
+//! Host memory learns the whole chain at the first write, or the first read that one search of the table does
+//! not answer.
 
 mod split;
 
@@ -72,8 +76,9 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// Sectors of 512 B of the file, of which so many are below. A program may take a file without any for one hole (tar does), so
-    /// what is here counts, twice where it is below, too. Where not all extents are known, the size stands for them.
+    /// Sectors of 512 B of the file, of which so many are below. A program may take a file without any for
+    /// one hole (tar does), so what is here counts, twice where it is below, too. Where not all extents are
+    /// known, the size stands for them.
     pub fn sectors(&self, below: u64) -> u64 {
         const PER: u64 = BLOCK / 512;
         match self.complete {
@@ -178,8 +183,9 @@ impl Store {
         Ok(())
     }
 
-    /// Enters extents (first cluster, clusters, first cluster of the data), ascending, in one hole of the file. Their data is in the
-    /// batch. When it returns all are there; after a power failure before, all or none.
+    /// Enters extents (first cluster, clusters, first cluster of the data), ascending, in one hole of the
+    /// file. Their data is in the batch. When it returns all are there; after a power failure before, all or
+    /// none.
     ///
     /// # Errors
     /// `NoSpace` where the table is full, with nothing changed; the device's.
@@ -254,7 +260,8 @@ impl Store {
         self.extents.put_word(&self.pm, b, (found, place), word, &is)
     }
 
-    /// Gives an extent other clusters or another length that its slot at the start can stand for. The data is in the batch. One store.
+    /// Gives an extent other clusters or another length that its slot at the start can stand for. The data is
+    /// in the batch. One store.
     ///
     /// # Errors
     /// The device's.

@@ -4,8 +4,9 @@
 //!   size, fence ── limit := min(limit, size), fence ── extents behind it away, zeros behind the end in its cluster
 //! ```
 //!
-//! The first store decides: recovery does the rest. `limit` makes what the lower file still has behind the cut nobody's, before and
-//! after a power failure that takes its own truncation back; it is cut below for its space only.
+//! The first store decides: recovery does the rest. `limit` makes what the lower file still has behind the
+//! cut nobody's, before and after a power failure that takes its own truncation back; it is cut below for its
+//! space only.
 
 use crate::fs::Spfs;
 use crate::layout::inode;

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   exclusive:   times noted ── change, at the later of the two ── times put back
-//!   shared:      every change of a lower directory that a call above makes, with what the node above learns of it
+//!   shared:      every change of a lower directory that a call above makes, with what the node above learns
+//!                of it
 //! ```
 //!
-//! A file that leaves persistent memory is entered in its lower directory, which says so by its times. To programs the file was there
-//! before. The change bears a time that is not older than either of the two, because the power can fail before they are put back:
-//! promised times are never followed by older ones.
+//! A file that leaves persistent memory is entered in its lower directory, which says so by its times. To
+//! programs the file was there before. The change bears a time that is not older than either of the two,
+//! because the power can fail before they are put back: promised times are never followed by older ones.
 //!
-//! A name that was removed below can be back after a power failure: its last owner's, or the one that a move had entered. As long as a file here has the name,
-//! recovery removes it. So the removal is made durable before the file gives the name up.
+//! A name that was removed below can be back after a power failure: its last owner's, or the one that a move
+//! had entered. As long as a file here has the name, recovery removes it. So the removal is made durable
+//! before the file gives the name up.
 
 use crate::fs::Spfs;
 use crate::layout::alone::NamePlace;
@@ -19,8 +21,8 @@ use granary_sim::sync::RwLockReadGuard;
 use granary_vfs::{Change, NodeRef, SetTime};
 
 impl Spfs {
-    /// Changes a lower directory; its times stay. Where they cannot be put back (a directory of the host that is another one's), they are
-    /// later than they were, which is nobody's error.
+    /// Changes a lower directory; its times stay. Where they cannot be put back (a directory of the host that
+    /// is another one's), they are later than they were, which is nobody's error.
     ///
     /// # Errors
     /// Those of `change`.
@@ -33,7 +35,8 @@ impl Spfs {
         done
     }
 
-    /// Held while a call changes the lower inode, where that is a directory. Before anything else of the inode is locked.
+    /// Held while a call changes the lower inode, where that is a directory. Before anything else of the
+    /// inode is locked.
     pub(crate) fn seen(&self, inode: &Inode) -> Option<RwLockReadGuard<'_, ()>> {
         inode.view(|a| a.kind == FileKind::Dir).then(|| self.directories.read())
     }
@@ -44,7 +47,8 @@ impl Spfs {
         let _ = self.unseen(dir, |call| self.lower.unlink(call, dir, &place.name));
     }
 
-    /// Nothing below has this name, not even after a power failure: for a file that is here alone and gives it up.
+    /// Nothing below has this name, not even after a power failure: for a file that is here alone and gives
+    /// it up.
     ///
     /// # Errors
     /// The lower file system's.

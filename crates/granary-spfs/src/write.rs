@@ -7,8 +7,9 @@
 //!   size and times
 //! ```
 //!
-//! A hole up to `limit` takes its base bytes from the lower file, in aligned pieces, so that the next writes near it find an extent.
-//! Behind `limit` base bytes are zeros. The pages of the lower page cache under a piece are dropped: nobody reads them any more.
+//! A hole up to `limit` takes its base bytes from the lower file, in aligned pieces, so that the next writes
+//! near it find an extent. Behind `limit` base bytes are zeros. The pages of the lower page cache under a
+//! piece are dropped: nobody reads them any more.
 
 use crate::exthash;
 use crate::factor::Use;
@@ -125,8 +126,8 @@ impl Spfs {
         Ok(())
     }
 
-    /// The clusters that a write fills of the hole at `lcn`: its own, and those of the lower file around them that are copied along. All
-    /// of one chunk.
+    /// The clusters that a write fills of the hole at `lcn`: its own, and those of the lower file around them
+    /// that are copied along. All of one chunk.
     fn hole(&self, t: &Tier, w: &Write<'_>, lcn: u32) -> Result<Range<u32>> {
         let chunk = self.store.chunk;
         let (first, end) = (t.end_before(lcn), t.next_start(lcn).unwrap_or(u32::MAX));
@@ -211,8 +212,8 @@ impl Spfs {
         Ok(bytes)
     }
 
-    /// Clusters for a hole, as extents (first cluster, clusters, first cluster of the data): what the extent before the hole grows by,
-    /// and new ones.
+    /// Clusters for a hole, as extents (first cluster, clusters, first cluster of the data): what the extent
+    /// before the hole grows by, and new ones.
     #[allow(clippy::type_complexity)]
     fn place(
         &self,
@@ -265,7 +266,8 @@ impl Spfs {
     }
 }
 
-/// Streams what of `payload`, which begins at byte `from` of the file, lies in the clusters `here`, whose data is at `pcn`.
+/// Streams what of `payload`, which begins at byte `from` of the file, lies in the clusters `here`, whose
+/// data is at `pcn`.
 fn stream(b: &mut Batch<'_>, (here, pcn): (Range<u64>, u32), from: u64, payload: Payload<'_>) -> Result<()> {
     let to = from + payload.len() as u64;
     let (lo, hi) = (from.max(here.start), to.min(here.end));

@@ -1,9 +1,11 @@
-//! What file systems are tested with: random calls compared with a reference, power failures, damage, and the file system of
-//! the vfs's own tests.
+//! What file systems are tested with: random calls compared with a reference, power failures, damage, and the
+//! file system of the vfs's own tests.
 //!
 //! ```text
-//!   suite      tests that every file system has to pass, written once; a subject is mkfs, mount and its options
-//!   model      random calls, in one task and in several; what each may answer, and whether a history has a serial order
+//!   suite      tests that every file system has to pass, written once; a subject is mkfs, mount and its
+//!              options
+//!   model      random calls, in one task and in several; what each may answer, and whether a history has a
+//!              serial order
 //!   reference  POSIX in plain memory, written independently of the vfs
 //!   memfs      the simplest file system, which asserts that the vfs keeps the contract
 //!   passthrough  the simplest stacked file system, on another vfs

@@ -212,8 +212,8 @@ fn is_unsupported(op: &Op, outcome: &Outcome) -> bool {
     optional && *outcome == Outcome::Failed(FsError::NotSupported)
 }
 
-/// What a file system says about data and holes: between the offset and the data that it found, and where it says that
-/// a hole is, there must be zeros.
+/// What a file system says about data and holes: between the offset and the data that it found, and where it
+/// says that a hole is, there must be zeros.
 ///
 /// # Errors
 /// A sentence where it lied.

@@ -1,13 +1,15 @@
-//! [`Passthrough`]: test support: the smallest stacked file system, whose every call goes to a [`Lower`] layer.
+//! [`Passthrough`]: test support: the smallest stacked file system, whose every call goes to a [`Lower`]
+//! layer.
 //!
 //! ```text
 //!   inode N on top -> { node N below }       numbers, attributes and bytes are the lower layer's
 //! ```
 //!
-//! What it is for: tests of [`Lower`], and an example of how to stand on it. It acts below as the superuser, since the vfs on top
-//! has asked whether the caller may. Where the layer on top has a page cache of its own, space is reserved and the size grows
-//! below at once, so that only bytes are late; the modification time then moves again when they arrive, and access times stay in
-//! memory. It owns the lower vfs: its unmount unmounts that.
+//! What it is for: tests of [`Lower`], and an example of how to stand on it. It acts below as the superuser,
+//! since the vfs on top has asked whether the caller may. Where the layer on top has a page cache of its own,
+//! space is reserved and the size grows below at once, so that only bytes are late; the modification time
+//! then moves again when they arrive, and access times stay in memory. It owns the lower vfs: its unmount
+//! unmounts that.
 
 use granary_fs::{
     Allocate, Attributes, CachePolicy, Call, Created, Data, DirtyPage, Features, FsError, Ino, Inode, Life,
@@ -71,7 +73,8 @@ impl Passthrough {
         Created { ino: node.ino(), loaded: self.loaded(node) }
     }
 
-    /// After a call that changed it below: the attributes are as there, but for an access time that is later here.
+    /// After a call that changed it below: the attributes are as there, but for an access time that is later
+    /// here.
     fn follow(&self, inode: &Inode) -> Result<()> {
         let attr = self.lower.stat(&below(inode)?).attr;
         inode.update(|a| {

@@ -5,8 +5,8 @@
 //!   RefProcess  user, umask, working directory, descriptors -> (number, flags, position)
 //! ```
 //!
-//! Written independently of [`granary_vfs::Vfs`]: paths by recursion, no caches, no locks, no times, no costs; nodes are never
-//! freed. Both are values: a search over interleavings copies them.
+//! Written independently of [`granary_vfs::Vfs`]: paths by recursion, no caches, no locks, no times, no
+//! costs; nodes are never freed. Both are values: a search over interleavings copies them.
 
 mod calls;
 mod content;

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-/// Variable of the environment that names a file; each test that skips adds a line to it. `.ci/run` fails where one
-/// gives a reason that it has not found to be a limit of the machine.
+/// Variable of the environment that names a file; each test that skips adds a line to it. `.ci/run` fails
+/// where one gives a reason that it has not found to be a limit of the machine.
 pub const LIST: &str = "GRANARY_SKIPS";
 
 /// This test, or a part of it, does not run here, for this reason.

@@ -15,8 +15,9 @@
 //!   pair           an NVM DIMM and an SSD as one range of pages
 //! ```
 //!
-//! A file system's own tests name its subject, and have a table of all these properties ([`whole_suite!`](crate::whole_suite)); what
-//! only it promises it tests itself. Everything panics with the seed where a property does not hold.
+//! A file system's own tests name its subject, and have a table of all these properties
+//! ([`whole_suite!`](crate::whole_suite)); what only it promises it tests itself. Everything panics with the
+//! seed where a property does not hold.
 
 mod attributes;
 mod damage;
@@ -110,15 +111,15 @@ pub trait Subject: Clone + Send + Sync + 'static {
     /// Whether that was nothing: it had been unmounted.
     fn was_clean(recovery: &Self::Recovery) -> bool;
 
-    /// Whether nobody else takes and gives space where it is. Not so of a directory of the host: how much is free there is the
-    /// affair of all programs of the host, and is not compared.
+    /// Whether nobody else takes and gives space where it is. Not so of a directory of the host: how much is
+    /// free there is the affair of all programs of the host, and is not compared.
     fn has_its_space_alone(&self) -> bool {
         true
     }
 }
 
-/// Makes the [`Subject`] of a file system's crate, with the alias `Mounted` and the functions `fresh` and `again`: name of the
-/// crate, its file system, largest file in bytes, most links.
+/// Makes the [`Subject`] of a file system's crate, with the alias `Mounted` and the functions `fresh` and
+/// `again`: name of the crate, its file system, largest file in bytes, most links.
 ///
 /// The crate has `MkfsOptions`, `MountOptions`, `Recovery` (with a field `clean`), `mkfs` and `mount`.
 #[macro_export]
@@ -215,8 +216,8 @@ pub fn on_pair<T>(test: impl FnOnce() -> T) -> T {
     on(Kind::Pair, test)
 }
 
-/// A drive of this size, of the paper's make, in cache mode; within [`on_bam`] with BAM, within [`on_nvm`] an Optane DIMM, within
-/// [`on_pair`] both a DIMM and an SSD.
+/// A drive of this size, of the paper's make, in cache mode; within [`on_bam`] with BAM, within [`on_nvm`] an
+/// Optane DIMM, within [`on_pair`] both a DIMM and an SSD.
 pub fn drive(size: Bytes) -> Arc<dyn Drive> {
     match KIND.get() {
         Kind::Ssd => ssd(size, false),
@@ -229,7 +230,8 @@ pub fn drive(size: Bytes) -> Arc<dyn Drive> {
     }
 }
 
-/// The same with a volatile cache: it needs FLUSH, which other drives do not get ([`granary_device::Port::flush`]).
+/// The same with a volatile cache: it needs FLUSH, which other drives do not get
+/// ([`granary_device::Port::flush`]).
 pub fn volatile_drive(size: Bytes) -> Arc<dyn Drive> {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(size);
@@ -313,8 +315,8 @@ impl<S: Subject> Mounted<S> {
         S::was_clean(&self.recovery())
     }
 
-    /// On the wall clock: waits until flushers, which may just be writing a removed file back, have let go of it. What is wrong after
-    /// that stays wrong, and [`Mounted::check`] says so.
+    /// On the wall clock: waits until flushers, which may just be writing a removed file back, have let go of
+    /// it. What is wrong after that stays wrong, and [`Mounted::check`] says so.
     #[allow(clippy::disallowed_methods)] // threads that nobody paces: only the clock knows how long they were kept from running
     pub fn settle(&self) {
         /// In all 5 s.

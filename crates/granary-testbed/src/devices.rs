@@ -132,8 +132,8 @@ impl Testbed {
         ))
     }
 
-    /// The same with devices of another capacity, for a file system (or for blocks, where there is none): the first device that
-    /// it needs gets at least `size`, others keep their share of it.
+    /// The same with devices of another capacity, for a file system (or for blocks, where there is none): the
+    /// first device that it needs gets at least `size`, others keep their share of it.
     ///
     /// # Errors
     /// The testbed lacks a device, or it cannot have this size.
@@ -181,7 +181,8 @@ mod tests {
     use super::*;
     use crate::registry::FILE_SYSTEMS;
 
-    /// Each file system has a testbed, and a testbed that lacks something names those on which it runs, and no other.
+    /// Each file system has a testbed, and a testbed that lacks something names those on which it runs, and
+    /// no other.
     #[test]
     fn a_testbed_that_lacks_a_device_names_those_that_lack_none() {
         for fs in FILE_SYSTEMS {

@@ -1,4 +1,5 @@
-//! [`TestbedError`]: why a testbed or a file system of the registry cannot be had. Every message ends with what to try next.
+//! [`TestbedError`]: why a testbed or a file system of the registry cannot be had. Every message ends with
+//! what to try next.
 
 use granary_bench::BenchError;
 

@@ -1,4 +1,5 @@
-//! What a testbed's values come to, and where they contradict each other: those of its SSD ([`granary_bench::figures`]), and the rest.
+//! What a testbed's values come to, and where they contradict each other: those of its SSD
+//! ([`granary_bench::figures`]), and the rest.
 
 use crate::testbed::{Host, Testbed};
 use granary_bench::figures as ssd;
@@ -41,8 +42,8 @@ pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
     out
 }
 
-/// The same for the record of a run on this SSD (if it uses one), whose firmware is in the mode of the run; of a run of programs with their
-/// host.
+/// The same for the record of a run on this SSD (if it uses one), whose firmware is in the mode of the run;
+/// of a run of programs with their host.
 pub fn of_run(drive: &Option<DriveConfig>, host: Option<&Host>) -> Vec<String> {
     let host = host.and_then(of_host).map(|(key, text)| format!("{key}: {text}"));
     drive.iter().flat_map(ssd::of_run).chain(host).collect()
@@ -74,7 +75,8 @@ mod tests {
         }
     }
 
-    /// Processor times are those at the clock that the drive runs at, not at the one for which they are stated.
+    /// Processor times are those at the clock that the drive runs at, not at the one for which they are
+    /// stated.
     #[test]
     fn a_slower_clock_makes_the_firmware_slower() {
         let rated = Testbed::load("bytefs-emulator", &[]).expect("built in");
@@ -128,7 +130,8 @@ mod tests {
         assert!(found.iter().any(|(_, text)| text.contains("gc's copies go one at a time")), "{found:?}");
     }
 
-    /// Gc's blocks are a share of a small plane that is larger than the stated one: write amplification follows the real share.
+    /// Gc's blocks are a share of a small plane that is larger than the stated one: write amplification
+    /// follows the real share.
     #[test]
     fn spare_space_that_is_not_what_is_stated_is_told_with_both_shares() {
         let of = |blocks: u32, permille: u32| {

@@ -1,9 +1,9 @@
-//! Ranges of a testbed's numbers, beyond those that make no drive: with what is outside them a run does not end, or
-//! measures nothing that there could be.
+//! Ranges of a testbed's numbers, beyond those that make no drive: with what is outside them a run does not
+//! end, or measures nothing that there could be.
 //!
-//! A daemon that pauses for no time never lets the clock go on; one that pauses for a nanosecond, or a call that takes
-//! years (in which daemons wake by the billion), comes to the same. A thousand times less than what real systems have is
-//! allowed, so that any question can be asked of a model.
+//! A daemon that pauses for no time never lets the clock go on; one that pauses for a nanosecond, or a call
+//! that takes years (in which daemons wake by the billion), comes to the same. A thousand times less than
+//! what real systems have is allowed, so that any question can be asked of a model.
 
 use crate::testbed::Testbed;
 use granary_fs::entry::{MOST_CPUS, too_short};
@@ -15,7 +15,8 @@ const LONGEST: Nanos = Nanos(1_000_000_000);
 /// Longest start of a drive: NVMe's CAP.TO allows no more than 127.5 s to get ready.
 const LONGEST_START: Nanos = Nanos(127_500_000_000);
 
-/// What is so far out of its range that the drive could not be asked about the rest: begins with the key's whole path.
+/// What is so far out of its range that the drive could not be asked about the rest: begins with the key's
+/// whole path.
 pub(super) fn before(t: &Testbed) -> Option<String> {
     let flash = &t.drive.as_ref()?.flash;
     let (stop, blocks) = (flash.gc_stop, flash.geometry.blocks_per_plane);

@@ -1,4 +1,5 @@
-//! [`Testbed::load`]: a testbed from its file and the changes to it, checked; and what there is to say of one.
+//! [`Testbed::load`]: a testbed from its file and the changes to it, checked; and what there is to say of
+//! one.
 
 use crate::builtin::builtins;
 use crate::error::TestbedError;
@@ -20,7 +21,8 @@ impl Testbed {
         let (unchanged, keys) = sources.parse()?;
         let (mut testbed, mut changed) = (unchanged.clone(), Vec::new());
         if !sets.is_empty() {
-            // Writing the testbed out first makes every key present, also those the file leaves at their default.
+            // Writing the testbed out first makes every key present, also those the file leaves at their
+            // default.
             let mut tree = Table::try_from(&testbed).map_err(|e| sources.bad(None, &e.to_string()))?;
             for set in sets {
                 changed.push(apply(&mut tree, set, name)?);
@@ -55,8 +57,9 @@ impl Testbed {
         Err(bad(at_fault.unwrap_or(last), message))
     }
 
-    /// The one of `sets`, which change `paths`, that a refusal of this testbed with them is to name: the last whose key the message
-    /// blames; else one without which it would be good. `None` where it is not the sets' fault.
+    /// The one of `sets`, which change `paths`, that a refusal of this testbed with them is to name: the last
+    /// whose key the message blames; else one without which it would be good. `None` where it is not the
+    /// sets' fault.
     fn set_at_fault<'s>(&self, sets: &'s [String], paths: &[String], message: &str) -> Option<&'s String> {
         let blamed = paths.iter().zip(sets).rev().find(|(path, _)| blames(message, path));
         if let Some((_, set)) = blamed {
@@ -97,8 +100,8 @@ impl Testbed {
             .collect())
     }
 
-    /// Every value, also those that the file leaves to its base or at their default, as a testbed file; comments at its end
-    /// name the keys that are left out, where others say what their value is.
+    /// Every value, also those that the file leaves to its base or at their default, as a testbed file;
+    /// comments at its end name the keys that are left out, where others say what their value is.
     pub fn values(&self) -> String {
         let left_out: String = unset::keys(self).iter().map(|key| format!("# {key}: left out\n")).collect();
         self.plain_values() + if left_out.is_empty() { "" } else { "\n" } + &left_out
@@ -108,7 +111,8 @@ impl Testbed {
         toml::to_string(self).expect("a testbed is plain values")
     }
 
-    /// [`crate::hash`] of all values of host and drive, changes included. Equal hashes, equal testbeds, whatever their names.
+    /// [`crate::hash`] of all values of host and drive, changes included. Equal hashes, equal testbeds,
+    /// whatever their names.
     pub fn hash(&self) -> String {
         let nameless = Testbed { name: String::new(), description: String::new(), ..self.clone() };
         hash(nameless.plain_values().as_bytes())
@@ -119,7 +123,8 @@ impl Testbed {
         builtins().all(|(built_in, _)| built_in != name).then(|| name.to_owned())
     }
 
-    /// Whether this one, loaded from the file `path`, has the name of a built-in one with other values: what to say of it.
+    /// Whether this one, loaded from the file `path`, has the name of a built-in one with other values: what
+    /// to say of it.
     pub fn impostor(&self, path: &str) -> Option<String> {
         Testbed::file(path)?;
         let name = builtins().map(|(name, _)| name).find(|name| *name == self.name)?;
@@ -131,7 +136,8 @@ impl Testbed {
         })
     }
 
-    /// Checks every range: of testbeds, of what mkfs makes, and of what the header of an image says. The message names the key.
+    /// Checks every range: of testbeds, of what mkfs makes, and of what the header of an image says. The
+    /// message names the key.
     pub fn validate(&self) -> Result<(), String> {
         limits::before(self).map_or(Ok(()), Err)?;
         if let Some(ssd) = &self.drive {

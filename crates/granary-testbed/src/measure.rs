@@ -4,9 +4,9 @@
 //!   Row: what | paper | ours | ours / paper | the command that measures it
 //! ```
 //!
-//! Each row is a short run of [`Bench`] on a new drive, one that keeps no host data (the times are the same) and of which
-//! only the part that the run touches is filled. docs/TESTBEDS.md is the output of `granary testbed measure`; tests hold it
-//! and the model to the stated values.
+//! Each row is a short run of [`Bench`] on a new drive, one that keeps no host data (the times are the same)
+//! and of which only the part that the run touches is filled. docs/TESTBEDS.md is the output of `granary
+//! testbed measure`; tests hold it and the model to the stated values.
 
 mod nvm;
 pub mod unaligned;
@@ -213,8 +213,8 @@ impl What {
         matches!(self, SequentialRead | SequentialWrite | LargeRead | LargeWrite | RandomRead | RandomWrite)
     }
 
-    /// How far from what is stated ours may be: bandwidths include the first and last command of a short run, all else is
-    /// exact; but for figures that several unpublished times together decide.
+    /// How far from what is stated ours may be: bandwidths include the first and last command of a short run,
+    /// all else is exact; but for figures that several unpublished times together decide.
     #[cfg(test)]
     fn tolerance(self) -> f64 {
         match self {

@@ -1,7 +1,7 @@
 //! [`FsOptions`]: the sections `[fs.NAME]` of a testbed, one for each file system that has mount options.
 //!
-//! What a section may say only its file system knows: the registry finds who reads it. Every section is there and
-//! complete, so that `--set` reaches each key.
+//! What a section may say only its file system knows: the registry finds who reads it. Every section is there
+//! and complete, so that `--set` reaches each key.
 
 use crate::registry::{self, FILE_SYSTEMS};
 use crate::section::Section;

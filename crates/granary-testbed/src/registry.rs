@@ -1,7 +1,7 @@
 //! The registry of file systems: one line each, and everything else finds it here.
 //!
-//! This is the only place outside a file system's own crate that names it; what there is to say of one it says itself
-//! ([`FsEntry`]).
+//! This is the only place outside a file system's own crate that names it; what there is to say of one it
+//! says itself ([`FsEntry`]).
 
 use crate::error::TestbedError;
 use crate::testbed::Testbed;
@@ -62,7 +62,8 @@ pub fn find(name: &str) -> std::result::Result<&'static FsEntry, TestbedError> {
     })
 }
 
-/// The stack of this name over a registered file system that is not one itself; made once, for the life of the program.
+/// The stack of this name over a registered file system that is not one itself; made once, for the life of
+/// the program.
 fn stack(name: &str, below: &'static FsEntry) -> std::result::Result<&'static FsEntry, TestbedError> {
     static MADE: Mutex<BTreeMap<&str, &FsEntry>> = Mutex::new(BTreeMap::new());
     if below.needs != [Need::Blocks] || below.below.is_some() {
@@ -109,7 +110,8 @@ pub fn forget_pair(lower: Arc<Vfs>) -> Result<()> {
     granary_spfs::forget(&granary_vfs::Lower::new(lower))
 }
 
-/// Mounts a stack over a mounted file system that is none of the registry's. `options`: those of the upper one.
+/// Mounts a stack over a mounted file system that is none of the registry's. `options`: those of the upper
+/// one.
 ///
 /// # Errors
 /// The file system's; the lower one stays mounted then.
@@ -119,7 +121,8 @@ pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> 
     granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)
 }
 
-/// The same to be looked at: nothing below is changed, and what has to be recovered is on devices that keep nothing.
+/// The same to be looked at: nothing below is changed, and what has to be recovered is on devices that keep
+/// nothing.
 ///
 /// # Errors
 /// As [`mount_over`].
@@ -142,7 +145,8 @@ pub fn mkfs(fs: &FsEntry, devices: &Devices) -> Result<()> {
     fs.make(devices, &defaults)
 }
 
-/// One call on the checkpoints of a file system, which is mounted for it as the testbed says; `None`: it has none.
+/// One call on the checkpoints of a file system, which is mounted for it as the testbed says; `None`: it has
+/// none.
 ///
 /// # Errors
 /// The file system's.

@@ -1,7 +1,7 @@
 //! [`Section`]: a file system's options as a complete table of TOML.
 //!
-//! The file system reads them through an interface that knows no TOML; an error of it is text alone. The key that is
-//! wrong is kept beside it, and the caller knows its line.
+//! The file system reads them through an interface that knows no TOML; an error of it is text alone. The key
+//! that is wrong is kept beside it, and the caller knows its line.
 
 use granary_fs::entry::OptionsEntry;
 use serde_path_to_error::{Deserializer, Track};

@@ -1,4 +1,5 @@
-//! `--set KEY=VALUE`: finds the key, puts the value there, and says in the testbed's words what is wrong with either.
+//! `--set KEY=VALUE`: finds the key, puts the value there, and says in the testbed's words what is wrong with
+//! either.
 //!
 //! Invariant: a key is set once; what does not fit says what the key takes and what it has.
 

@@ -6,9 +6,9 @@
 //!                                   \__ merged into one tree: a span says text and line
 //! ```
 //!
-//! A file with `base = "NAME"` changes values of another testbed; all others it takes over. Since every text is parsed
-//! behind as many blanks as there are bytes before it, one number names file and line of anything, also of a contradiction
-//! that is found when all is put together.
+//! A file with `base = "NAME"` changes values of another testbed; all others it takes over. Since every text
+//! is parsed behind as many blanks as there are bytes before it, one number names file and line of anything,
+//! also of a contradiction that is found when all is put together.
 
 use crate::builtin::text;
 use crate::error::TestbedError;
@@ -62,7 +62,8 @@ pub fn plain(message: &str) -> String {
     }
 }
 
-/// What toml says of an unknown key or word (``unknown field `a`, expected one of `b`, `c` ``), with the one that was meant.
+/// What toml says of an unknown key or word (``unknown field `a`, expected one of `b`, `c` ``), with the one
+/// that was meant.
 fn with_nearest(message: &str) -> String {
     if !message.starts_with("unknown ") {
         return message.to_owned();
@@ -80,8 +81,8 @@ fn unknown(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }
 
-/// Whether `message` blames the key with this path: it begins with the path, or names the key by its last part, which is of
-/// several words (`gc_stop`; a `read` may be any).
+/// Whether `message` blames the key with this path: it begins with the path, or names the key by its last
+/// part, which is of several words (`gc_stop`; a `read` may be any).
 pub fn blames(message: &str, path: &str) -> bool {
     let last = |path: &'_ str| path.rsplit('.').next().map(str::to_owned);
     let first = message.split_whitespace().next().unwrap_or("");
@@ -185,8 +186,8 @@ impl Sources {
         bad(file, at.map(|_| line), &plain(message))
     }
 
-    /// An error about a contradiction. Of keys that contradict each other the one is named that stands in the testbed itself, not
-    /// in one that it is based on.
+    /// An error about a contradiction. Of keys that contradict each other the one is named that stands in the
+    /// testbed itself, not in one that it is based on.
     pub fn contradiction(&self, keys: &Keys, message: &str) -> TestbedError {
         let own = self.0.last().map_or(0, |layer| layer.start);
         let named = keys.named_in(message).map(|(_, at)| at);
@@ -209,8 +210,9 @@ impl Keys {
         self.0.iter().find(|(p, _)| p == path).map(|(_, at)| *at)
     }
 
-    /// The key that a message about a contradiction speaks of first: the whole path with which the message begins, or the
-    /// last part of its path is a word of the message. Else the innermost section that it names.
+    /// The key that a message about a contradiction speaks of first: the whole path with which the message
+    /// begins, or the last part of its path is a word of the message. Else the innermost section that it
+    /// names.
     pub fn named_in(&self, message: &str) -> Option<(&str, usize)> {
         let first = message.split_whitespace().next();
         // A word alone is a key where the testbed itself has it: `name`.
@@ -250,7 +252,8 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|&b| b == b'\n').count()
 }
 
-/// Other ways to write sections, in this one: `[device.ssd]` is `[drive]`; file systems' options were sections of the host.
+/// Other ways to write sections, in this one: `[device.ssd]` is `[drive]`; file systems' options were
+/// sections of the host.
 fn modernise(table: &mut DeTable<'_>) {
     if let Some(DeValue::Table(devices)) = table.get_mut("device").map(Spanned::get_mut)
         && let Some((key, ssd)) = devices.remove_entry("ssd")

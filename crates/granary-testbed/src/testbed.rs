@@ -66,8 +66,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// With how file systems are mounted, as a table of TOML: what an image keeps. The sections of file systems are in it, as
-    /// they were in a testbed's host once.
+    /// With how file systems are mounted, as a table of TOML: what an image keeps. The sections of file
+    /// systems are in it, as they were in a testbed's host once.
     pub fn table(&self, fs: &FsOptions) -> Result<Table, TestbedError> {
         let mut table =
             Table::try_from(self).map_err(|e| TestbedError::call("writing the host's settings", e))?;

@@ -1,13 +1,13 @@
-//! Keys that the text of a testbed does not show: those that others say the value of, for TOML has no word for "none"; and those
-//! that are written down only where they have not their usual value.
+//! Keys that the text of a testbed does not show: those that others say the value of, for TOML has no word
+//! for "none"; and those that are written down only where they have not their usual value.
 
 use crate::testbed::Testbed;
 use serde::Deserialize;
 use serde_json::Value;
 use toml::Table;
 
-/// Sections, by their last name, and keys of them that are left out at their usual value: images and testbeds of before such a key
-/// was there stay the same text.
+/// Sections, by their last name, and keys of them that are left out at their usual value: images and testbeds
+/// of before such a key was there stay the same text.
 const USUAL: [(&str, &str); 13] = [
     ("bam", "names"),
     ("costs", "admission"),
@@ -24,7 +24,8 @@ const USUAL: [(&str, &str); 13] = [
     ("nvme", "queue_depth"),
 ];
 
-/// Dotted paths of the optional keys and sections that this testbed does not have, in the order of the alphabet.
+/// Dotted paths of the optional keys and sections that this testbed does not have, in the order of the
+/// alphabet.
 pub fn keys(testbed: &Testbed) -> Vec<String> {
     // JSON has a word for them.
     let values = serde_json::to_value(testbed).expect("a testbed is plain values");

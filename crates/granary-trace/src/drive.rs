@@ -7,8 +7,9 @@
 //!                                                    format.rs: which one it is
 //! ```
 //!
-//! Block traces have offsets in bytes or sectors of 512 B, the drive has pages of 4 KiB: a read or write takes all pages
-//! that it touches, a trim those that it covers. Their content is not known: a write brings a repeated word.
+//! Block traces have offsets in bytes or sectors of 512 B, the drive has pages of 4 KiB: a read or write
+//! takes all pages that it touches, a trim those that it covers. Their content is not known: a write brings a
+//! repeated word.
 //!
 //! A trace is read as a stream: a line at a time, never the whole.
 

@@ -14,11 +14,12 @@
 //!                          └─ who runs it decides what of `Job::other` matters there (a drive alone: nothing)
 //! ```
 //!
-//! Invariants: an option that would change what a job does is honoured or refused, never left out; all that is wrong with a
-//! file is said at once, with the lines ([`Mistakes`]). Options that change no access at all (reports, engines, content) are
-//! kept in [`JobFile::without_effect`].
+//! Invariants: an option that would change what a job does is honoured or refused, never left out; all that
+//! is wrong with a file is said at once, with the lines ([`Mistakes`]). Options that change no access at all
+//! (reports, engines, content) are kept in [`JobFile::without_effect`].
 //!
-//! It does *not* run anything. [`Client`] says what one of a job's clients does next; granary-workload what a job means on files.
+//! It does *not* run anything. [`Client`] says what one of a job's clients does next; granary-workload what a
+//! job means on files.
 //!
 //! Source: fio's HOWTO, "Job file format", "Parameter types", "Job file parameters".
 

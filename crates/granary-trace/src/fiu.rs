@@ -1,4 +1,5 @@
-//! FIU's traces as calls on files: [`Trace`], read from a file by [`Trace::parse`] and replayed by granary-workload.
+//! FIU's traces as calls on files: [`Trace`], read from a file by [`Trace::parse`] and replayed by
+//! granary-workload.
 //!
 //! ```text
 //!   of files    seq  ts(ns)  READ|WRITE                       inode  inode-size  offset  bytes  HIT|MISS|APPEND
@@ -6,15 +7,16 @@
 //!   of blocks   ts(ns)  pid  process  lba  sectors  W|R  major  minor  md5
 //! ```
 //!
-//! Each inode is a file. A trace of blocks is below the page cache of its server: each device is a file, the lowest block that the
-//! trace touches is its beginning, and each write is durable when it returns, since the traced drive had it then.
+//! Each inode is a file. A trace of blocks is below the page cache of its server: each device is a file, the
+//! lowest block that the trace touches is its beginning, and each write is durable when it returns, since the
+//! traced drive had it then.
 //!
-//! Invariants: every record's file is in [`Trace::files`]; a file's pieces are disjoint, ascending and within its size; a trace has at
-//! least one record. It does *not* keep time stamps: a replay measures throughput, each client makes its next call when the last one
-//! has returned.
+//! Invariants: every record's file is in [`Trace::files`]; a file's pieces are disjoint, ascending and within
+//! its size; a trace has at least one record. It does *not* keep time stamps: a replay measures throughput,
+//! each client makes its next call when the last one has returned.
 //!
-//! Sources: the description of the traces of "Non-blocking Writes to Files" (FAST 2015), FIU's systems laboratory; the README of the
-//! traces of "I/O Deduplication" (FAST 2010), SNIA IOTTA 390 and 391.
+//! Sources: the description of the traces of "Non-blocking Writes to Files" (FAST 2015), FIU's systems
+//! laboratory; the README of the traces of "I/O Deduplication" (FAST 2010), SNIA IOTTA 390 and 391.
 
 mod line;
 mod parse;
@@ -23,8 +25,9 @@ mod tests;
 
 use std::sync::Arc;
 
-/// Bytes of the pieces in which what a trace touches is laid out before the replay. [choice] large enough that laying out is no
-/// random access of single pages, small enough that a large file of which little is touched stays small.
+/// Bytes of the pieces in which what a trace touches is laid out before the replay. [choice] large enough
+/// that laying out is no random access of single pages, small enough that a large file of which little is
+/// touched stays small.
 pub const PIECE: u64 = 64 << 10;
 
 /// A call of a record.
@@ -82,7 +85,8 @@ pub struct TraceFile {
     pub name: String,
     /// Bytes that it has before the replay begins.
     pub size: u64,
-    /// Which of them have content: first byte and end of each run. The rest is a hole, since the trace does not touch it.
+    /// Which of them have content: first byte and end of each run. The rest is a hole, since the trace does
+    /// not touch it.
     pub pieces: Vec<(u64, u64)>,
 }
 

@@ -1,4 +1,5 @@
-//! Formats that come from outside, and Granary's own record of the calls of a drive. Nothing here runs anything.
+//! Formats that come from outside, and Granary's own record of the calls of a drive. Nothing here runs
+//! anything.
 //!
 //! ```text
 //!   drive.rs   traces of calls of a drive: MSR, blkparse, fio's iolog, ..., Granary's record ──> Event { at, op }

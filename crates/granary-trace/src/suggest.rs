@@ -5,8 +5,8 @@
 /// Names longer than this are not compared; nobody mistypes them by two letters.
 const MAX_COMPARED: usize = 40;
 
-/// The candidate closest to `name` (letters changed, added, left out or swapped; case does not count), if one is
-/// close enough to be meant. The first of several equally close ones.
+/// The candidate closest to `name` (letters changed, added, left out or swapped; case does not count), if one
+/// is close enough to be meant. The first of several equally close ones.
 pub fn nearest<'n>(name: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
     if length == 0 || length > MAX_COMPARED {
@@ -21,7 +21,8 @@ pub fn nearest<'n>(name: &str, candidates: impl Iterator<Item = &'n str>) -> Opt
         .map(|(_, c)| c)
 }
 
-/// The known name that `name` may have been meant for, as a question with a blank behind it; nothing where none is near.
+/// The known name that `name` may have been meant for, as a question with a blank behind it; nothing where
+/// none is near.
 pub fn meant<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     nearest(name, known).map_or(String::new(), |near| format!("did you mean `{near}`? "))
 }

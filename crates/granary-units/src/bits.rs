@@ -1,5 +1,5 @@
-//! Bitmaps as slices of words: bit `n` is bit `n % 64` of word `n / 64`. A word at a time, so that maps of terabytes take
-//! milliseconds.
+//! Bitmaps as slices of words: bit `n` is bit `n % 64` of word `n / 64`. A word at a time, so that maps of
+//! terabytes take milliseconds.
 
 use std::ops::Range;
 
@@ -23,7 +23,8 @@ pub fn next_set(map: &[u64], range: Range<u64>) -> Option<u64> {
     next(map, range, 0)
 }
 
-/// The runs of bits in a range that are not set, as (first, number), ascending: between two there is a set bit.
+/// The runs of bits in a range that are not set, as (first, number), ascending: between two there is a set
+/// bit.
 ///
 /// # Panics
 /// As [`next_set`].

@@ -1,7 +1,7 @@
 //! Units and the page: the vocabulary that every Granary crate shares.
 //!
-//! Every quantity that crosses a crate border is a newtype with only its meaningful operations, so that a byte
-//! count can never be taken for a page count or a time. Arithmetic is checked (release builds keep
+//! Every quantity that crosses a crate border is a newtype with only its meaningful operations, so that a
+//! byte count can never be taken for a page count or a time. Arithmetic is checked (release builds keep
 //! `overflow-checks`).
 //!
 //! | type | unit | meaning |

@@ -1,4 +1,5 @@
-//! [`Page`]: 4096 bytes of content, kept as one repeated word, or as a few lines in zeros, where that is all it is.
+//! [`Page`]: 4096 bytes of content, kept as one repeated word, or as a few lines in zeros, where that is all
+//! it is.
 //!
 //! ```text
 //!   Word { word, len }     bytes 0..len repeat `word` (little endian, phase 0), bytes len..4096 are zero
@@ -6,15 +7,17 @@
 //!   Bytes(Arc<[u8; 4096]>) anything else; copied on write when shared
 //! ```
 //!
-//! One type serves flash media, transfers and the page cache (design section 4): a million generated files cost
-//! 16 bytes per page, and handing a page on is a reference count, never a copy. The content is always real: every
-//! byte can be read, and a partial write turns a word page into bytes where it no longer repeats.
+//! One type serves flash media, transfers and the page cache (design section 4): a million generated files
+//! cost 16 bytes per page, and handing a page on is a reference count, never a copy. The content is always
+//! real: every byte can be read, and a partial write turns a word page into bytes where it no longer repeats.
 //!
-//! Invariant: `Word.len <= 4096`; `Word { word: 0, .. }` is always stored with `len == 0` ([`Page::ZERO`]), and a
-//! `Word` with `len == 0` always has `word == 0`, so equal content made of words compares equal cheaply.
+//! Invariant: `Word.len <= 4096`; `Word { word: 0, .. }` is always stored with `len == 0` ([`Page::ZERO`]),
+//! and a `Word` with `len == 0` always has `word == 0`, so equal content made of words compares equal
+//! cheaply.
 //!
-//! It does *not* compress: [`Page::from_bytes`] finds a repeated word (vectorised compare), [`Page::packed`], for who
-//! keeps a page, leaves lines of zeros out; nothing cleverer. Changes turn packed pages into bytes again.
+//! It does *not* compress: [`Page::from_bytes`] finds a repeated word (vectorised compare), [`Page::packed`],
+//! for who keeps a page, leaves lines of zeros out; nothing cleverer. Changes turn packed pages into bytes
+//! again.
 
 mod lines;
 
@@ -36,8 +39,8 @@ enum Repr {
 
 /// Data on its way into a file: real bytes, or a word repeated over a length.
 ///
-/// The byte of a [`Payload::Fill`] that lands at file offset `o` is byte `o % 8` of the little-endian word, so that
-/// neighbouring fills of one word join seamlessly whatever their boundaries.
+/// The byte of a [`Payload::Fill`] that lands at file offset `o` is byte `o % 8` of the little-endian word,
+/// so that neighbouring fills of one word join seamlessly whatever their boundaries.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// These bytes.
@@ -161,7 +164,8 @@ impl Page {
     pub const SIZE: usize = PAGE_SIZE;
     /// Lines up to which packing pays: it saves a quarter of a page's memory and more.
     pub const FEW_LINES: u32 = 48;
-    /// Lines up to which a cache packs what it looks at now and then: a quarter of a page (reasoned, not measured).
+    /// Lines up to which a cache packs what it looks at now and then: a quarter of a page (reasoned, not
+    /// measured).
     pub const KEPT_LINES: u32 = 16;
     /// All zeros.
     pub const ZERO: Page = Page(Repr::Word { word: 0, len: 0 });
@@ -188,10 +192,11 @@ impl Page {
         }
     }
 
-    /// The page for keeping: without its lines of zeros where at most `lines` (1-64) of its 64 lines are anything else.
+    /// The page for keeping: without its lines of zeros where at most `lines` (1-64) of its 64 lines are
+    /// anything else.
     ///
-    /// The copy shares nothing with `self` then, which a change will not have to copy. A page of 16 lines takes a quarter
-    /// of the memory; reading it as bytes costs a copy.
+    /// The copy shares nothing with `self` then, which a change will not have to copy. A page of 16 lines
+    /// takes a quarter of the memory; reading it as bytes costs a copy.
     pub fn packed(&self, lines: u32) -> Page {
         match &self.0 {
             Repr::Bytes(b) => match Lines::of(b, lines) {
@@ -211,7 +216,8 @@ impl Page {
         }
     }
 
-    /// Where the page's count of references is, for fetching it into the processor's caches; `None` for a word.
+    /// Where the page's count of references is, for fetching it into the processor's caches; `None` for a
+    /// word.
     pub fn count_at(&self) -> Option<usize> {
         match &self.0 {
             Repr::Word { .. } => None,
@@ -241,8 +247,8 @@ impl Page {
         matches!(self.0, Repr::Word { .. })
     }
 
-    /// The repeated word and the bytes that it fills from the page's start (the rest is zero), where the page is held
-    /// as one.
+    /// The repeated word and the bytes that it fills from the page's start (the rest is zero), where the page
+    /// is held as one.
     pub fn as_word(&self) -> Option<(u64, usize)> {
         match &self.0 {
             Repr::Word { word, len } => Some((*word, *len as usize)),
@@ -292,8 +298,8 @@ impl Page {
         }
     }
 
-    /// Whether both are one piece of memory, so that neither has changed since one was made of the other. Word pages, which
-    /// have none, never are; pages of equal content may be two.
+    /// Whether both are one piece of memory, so that neither has changed since one was made of the other.
+    /// Word pages, which have none, never are; pages of equal content may be two.
     pub fn is_same(&self, other: &Page) -> bool {
         match (&self.0, &other.0) {
             (Repr::Bytes(a), Repr::Bytes(b)) => Arc::ptr_eq(a, b),
@@ -302,7 +308,8 @@ impl Page {
         }
     }
 
-    /// The bytes for changing in place; any other page is turned into bytes first, a shared one is copied first.
+    /// The bytes for changing in place; any other page is turned into bytes first, a shared one is copied
+    /// first.
     pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_SIZE] {
         match self.0 {
             Repr::Bytes(_) => {}

@@ -100,7 +100,8 @@ impl Mul<u64> for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// With the largest unit that leaves at least one digit before the point: `850ns`, `4.8us`, `1.25ms`, `3s`.
+    /// With the largest unit that leaves at least one digit before the point: `850ns`, `4.8us`, `1.25ms`,
+    /// `3s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (div, unit) = match self.0 {
             0..1_000 => return write!(f, "{}ns", self.0),

@@ -1,5 +1,5 @@
-//! Children of every kind, each beside its parent on files of a mount: each reads and writes its own file, and finds nothing of the
-//! other's. The tests run it with the library in front of libc.
+//! Children of every kind, each beside its parent on files of a mount: each reads and writes its own file,
+//! and finds nothing of the other's. The tests run it with the library in front of libc.
 //!
 //! ```text
 //!   children DIR       exit code 0: all as it should be
@@ -130,7 +130,8 @@ struct Visit {
     path: std::ffi::CString,
 }
 
-/// What a child does in its parent's memory: it puts other files at its own numbers, which are none of its parent's.
+/// What a child does in its parent's memory: it puts other files at its own numbers, which are none of its
+/// parent's.
 extern "C" fn visit(arg: *mut c_void) -> c_int {
     // SAFETY: the parent's, which waits.
     let visit = unsafe { &*arg.cast::<Visit>() };
@@ -227,7 +228,8 @@ fn in_a_handler(dir: &Path) {
         assert_eq!(status, 0, "a child of a handler");
     }
     assert_eq!(wrong, 0, "the parent");
-    // A child appends what the parent was about to append when the handler came, at most: it ends with that round.
+    // A child appends what the parent was about to append when the handler came, at most: it ends with that
+    // round.
     let appended = std::fs::read(&log).expect("read");
     assert_eq!(appended.len() % 5, 0);
     assert!(

@@ -1,5 +1,5 @@
-//! A program that makes, changes and removes names, rightly and wrongly, and prints what each call said. The tests compare what it
-//! says with the library in front of libc, and without.
+//! A program that makes, changes and removes names, rightly and wrongly, and prints what each call said. The
+//! tests compare what it says with the library in front of libc, and without.
 //!
 //! ```text
 //!   names DIR       a line for each call: its name, "ok" or the errno, what it told
@@ -195,7 +195,8 @@ fn attributes() {
     call!(access(c"none".as_ptr(), libc::F_OK));
 }
 
-/// What another user may not, in a directory of root's, in a sticky one, and through one that may not be searched.
+/// What another user may not, in a directory of root's, in a sticky one, and through one that may not be
+/// searched.
 fn another_user() {
     call!(mkdir(c"closed".as_ptr(), 0o700));
     file(c"closed/f".as_ptr());

@@ -4,12 +4,12 @@
 //!   copy: what was told | its version ── the version is the present one? ── yes: it is the answer, no command
 //! ```
 //!
-//! `granary_direct::versions` is why such a copy is right. A version is of one connection; a copy of another one is none. That the
-//! server still lives is looked at once in each tick of the kernel's clock: without it nothing changes, and a new one takes longer than
-//! that to begin.
+//! `granary_direct::versions` is why such a copy is right. A version is of one connection; a copy of another
+//! one is none. That the server still lives is looked at once in each tick of the kernel's clock: without it
+//! nothing changes, and a new one takes longer than that to begin.
 //!
-//! Nothing is allocated but once: each copy has its place, with a lock that nobody waits for: who finds it taken asks the server. Pages
-//! take memory when they are used, 16 MiB at most.
+//! Nothing is allocated but once: each copy has its place, with a lock that nobody waits for: who finds it
+//! taken asks the server. Pages take memory when they are used, 16 MiB at most.
 
 use crate::file::Source;
 use crate::{alive, versions};
@@ -35,7 +35,8 @@ struct Kept<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the cell is touched only by who has taken it. A child of a fork that finds it taken never touches it.
+// SAFETY: the cell is touched only by who has taken it. A child of a fork that finds it taken never touches
+// it.
 unsafe impl<T: Send> Sync for Kept<T> {}
 
 impl<T> Kept<T> {
@@ -145,8 +146,8 @@ static PAGES_KEPT: [Kept<Page>; PAGES] =
 /// Where their bytes are, in the same order; null: nowhere yet.
 static BYTES: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The memory of pages, which is mapped when it is first used: large pages if the system has some to spare, since a page anywhere among 16
-/// MiB costs a walk through the page tables else.
+/// The memory of pages, which is mapped when it is first used: large pages if the system has some to spare,
+/// since a page anywhere among 16 MiB costs a walk through the page tables else.
 fn memory() -> Option<*mut u8> {
     const LARGE: usize = 2 << 20;
     let there = BYTES.load(Acquire);
@@ -203,7 +204,8 @@ pub fn read(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
     if to.len() <= within { read_in_page(source, pos, to) } else { None }
 }
 
-/// Remembers the pages that these bytes have whole; `end`: the file ends behind them. `bytes` copies from an offset of them.
+/// Remembers the pages that these bytes have whole; `end`: the file ends behind them. `bytes` copies from an
+/// offset of them.
 pub fn keep(
     source: Source,
     told: &Answer,

@@ -1,4 +1,5 @@
-//! Calls that change attributes of what a path leads to, and ask what may be done with it. Those of descriptors are the kernel's.
+//! Calls that change attributes of what a path leads to, and ask what may be done with it. Those of
+//! descriptors are the kernel's.
 
 use crate::names::returned;
 use crate::path::{More, Room, ask, done, may_be_there, place};

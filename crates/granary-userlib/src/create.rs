@@ -5,11 +5,11 @@
 //!                                                        └─ something is there, or anything unusual ── the kernel alone
 //! ```
 //!
-//! The kernel would ask whether the name is there, have the file made, and with some file systems opened and closed. What it opens is compared
-//! with what was made.
+//! The kernel would ask whether the name is there, have the file made, and with some file systems opened and
+//! closed. What it opens is compared with what was made.
 //!
-//! It is not done where the kernel could not open the new file again: its mode does not allow its owner what the flags ask for
-//! (the superuser may all).
+//! It is not done where the kernel could not open the new file again: its mode does not allow its owner what
+//! the flags ask for (the superuser may all).
 
 use crate::file::borrowed;
 use crate::owner;

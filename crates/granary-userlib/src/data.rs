@@ -134,8 +134,8 @@ pub fn returned(moved: Moved) -> ssize_t {
     }
 }
 
-/// Does it at the file's position, and moves that; by libc's function, `kernel`, where it is not done here. That comes under the same lock:
-/// another thread of this program may be between the position and its change.
+/// Does it at the file's position, and moves that; by libc's function, `kernel`, where it is not done here.
+/// That comes under the same lock: another thread of this program may be between the position and its change.
 pub fn at_position(
     fd: c_int,
     file: &'static File,

@@ -1,7 +1,7 @@
 //! Descriptors: closed, duplicated, changed. The kernel does it, the table follows.
 //!
-//! The library's own socket has a number, too. A program that closes everything must not close it, and one that wants this number
-//! gets it: the socket goes elsewhere.
+//! The library's own socket has a number, too. A program that closes everything must not close it, and one
+//! that wants this number gets it: the socket goes elsewhere.
 
 use crate::setup::leave_names;
 use crate::{fail, owner, session, table};
@@ -171,7 +171,8 @@ macro_rules! freopen {
 }
 freopen! { freopen freopen64 }
 
-/// syscall(2): what closes or replaces a descriptor, makes a process, or changes who this is and where, past the functions above.
+/// syscall(2): what closes or replaces a descriptor, makes a process, or changes who this is and where, past
+/// the functions above.
 ///
 /// # Safety
 /// As libc's.

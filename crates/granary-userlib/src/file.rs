@@ -4,8 +4,8 @@
 //!   handle  0: not asked for yet | connection, handle | LEFT: the server has left it to the kernel
 //! ```
 //!
-//! The server is asked when the file is first used. It looks for the file by its path, with this program's rights, and takes it if
-//! it has the number that the kernel has opened.
+//! The server is asked when the file is first used. It looks for the file by its path, with this program's
+//! rights, and takes it if it has the number that the kernel has opened.
 
 use crate::session::{self, Connected};
 use crate::setup::setup;
@@ -45,8 +45,8 @@ pub struct File {
 /// The serial of the last file.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// The position of a file is this thread's to move, until the value goes. Signals wait so long: a handler that wrote to the same file
-/// in between would write over what was written, or be written over.
+/// The position of a file is this thread's to move, until the value goes. Signals wait so long: a handler
+/// that wrote to the same file in between would write over what was written, or be written over.
 pub struct Moving(&'static File, #[expect(dead_code, reason = "dropped last")] Held);
 
 impl Drop for Moving {
@@ -148,7 +148,8 @@ impl File {
         (!direct).then(|| Source { serial: self.serial.load(Relaxed), epoch: handle.epoch })
     }
 
-    /// Something of this version was read. Says whether the same was read before: what changes all the time is not remembered.
+    /// Something of this version was read. Says whether the same was read before: what changes all the time
+    /// is not remembered.
     pub fn was_read(&self, version: u64) -> bool {
         version != 0 && self.version.swap(version, Relaxed) == version
     }
@@ -163,8 +164,8 @@ impl File {
         self.written.load(Relaxed)
     }
 
-    /// Whether reading it is done here: with one processor only where the kernel has no pages of it, because this program has written past
-    /// them, or reads past them.
+    /// Whether reading it is done here: with one processor only where the kernel has no pages of it, because
+    /// this program has written past them, or reads past them.
     pub fn reads_here(&self) -> bool {
         let direct = self.flags.load(Relaxed) as c_int & libc::O_DIRECT != 0;
         direct || self.is_written() || setup().is_some_and(|setup| !setup.alone)
@@ -175,7 +176,8 @@ impl File {
         setup().is_some_and(|setup| !setup.limited)
     }
 
-    /// Makes the position this thread's to move. `None`: it is the kernel's affair, because other processes share it.
+    /// Makes the position this thread's to move. `None`: it is the kernel's affair, because other processes
+    /// share it.
     pub fn moving(&'static self) -> Option<Moving> {
         if self.shared.load(SeqCst) {
             return None;
@@ -193,7 +195,8 @@ impl File {
         None
     }
 
-    /// The handle by which the server knows the file behind the descriptor `fd`; it is asked where it has none yet.
+    /// The handle by which the server knows the file behind the descriptor `fd`; it is asked where it has
+    /// none yet.
     pub fn handle(&self, fd: RawFd) -> Option<Connected> {
         let known = self.handle.load(SeqCst);
         if known == LEFT {
@@ -269,6 +272,7 @@ pub fn name_of(fd: RawFd, room: &mut [u8; 32]) -> Option<&std::ffi::CStr> {
 
 /// The descriptor, for a system call. It is the program's, which may close it at any time.
 pub fn borrowed(fd: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: not -1, since it is in the table. Where it was closed meanwhile the call says EBADF, as the program would be told.
+    // SAFETY: not -1, since it is in the table. Where it was closed meanwhile the call says EBADF, as the
+    // program would be told.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }

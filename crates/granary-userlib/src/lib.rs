@@ -1,5 +1,5 @@
-//! The library that `granary exec` has the loader put before libc: calls of a program on files of a mount become commands of direct
-//! access (`granary_direct`).
+//! The library that `granary exec` has the loader put before libc: calls of a program on files of a mount
+//! become commands of direct access (`granary_direct`).
 //!
 //! ```text
 //!   program ── read(fd) ──> this library ── fd is a file of the mount? ── no ──> libc
@@ -21,19 +21,22 @@
 //!   open.rs create.rs data.rs vectors.rs sync.rs stat.rs names.rs change.rs descriptors.rs process.rs     libc's functions, by kind
 //! ```
 //!
-//! Every descriptor is a real one, of the file in the FUSE mount: the kernel has opened it, and has checked who may. So descriptors
-//! never collide, are duplicated, inherited, locked, mapped and handed on as always, and any call that is not taken here is right by
-//! itself, because both views are coherent. The position of an open file is the kernel's, too. What is taken is what costs a FUSE
-//! request: reading, writing, syncing, asking for attributes, names.
+//! Every descriptor is a real one, of the file in the FUSE mount: the kernel has opened it, and has checked
+//! who may. So descriptors never collide, are duplicated, inherited, locked, mapped and handed on as always,
+//! and any call that is not taken here is right by itself, because both views are coherent. The position of
+//! an open file is the kernel's, too. What is taken is what costs a FUSE request: reading, writing, syncing,
+//! asking for attributes, names.
 //!
 //! Invariants:
 //!
 //! 1. A number that was closed by any call is not in the table.
-//! 2. Several processes may share an open file: after fork, or when a program is started. Then reads and writes at the common
-//!    position are the kernel's, which has a lock for it.
-//! 3. Nothing here waits for a lock that the same thread holds, whatever signal comes. Such a call goes to the kernel.
+//! 2. Several processes may share an open file: after fork, or when a program is started. Then reads and
+//!    writes at the common position are the kernel's, which has a lock for it.
+//! 3. Nothing here waits for a lock that the same thread holds, whatever signal comes. Such a call goes to
+//!    the kernel.
 //! 4. Without a server everything goes to the kernel.
-//! 5. A channel, and the table, belong to one process. A child of any kind finds that out before anything is asked or written.
+//! 5. A channel, and the table, belong to one process. A child of any kind finds that out before anything is
+//!    asked or written.
 //!
 //! Source: DEFUSE (ACM TOS 18(4), 2022), which keeps real descriptors of the mount and serves data past them.
 #![allow(unsafe_code, reason = "libc's functions, with libc's arguments")]
@@ -62,8 +65,8 @@ mod table;
 mod vectors;
 mod versions;
 
-/// Sets errno, and returns what a call that failed returns. Nothing else here touches errno: this library's own system calls go past
-/// libc.
+/// Sets errno, and returns what a call that failed returns. Nothing else here touches errno: this library's
+/// own system calls go past libc.
 fn fail(errno: i32) -> isize {
     // SAFETY: the address of this thread's errno.
     unsafe { *libc::__errno_location() = errno };

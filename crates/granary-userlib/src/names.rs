@@ -1,7 +1,7 @@
 //! Calls that make, remove and change names, and ask where links lead.
 //!
-//! Each is one command where its paths lead into the mount (path.rs), else libc's. A rename or a link with one end outside of it is
-//! the kernel's to refuse.
+//! Each is one command where its paths lead into the mount (path.rs), else libc's. A rename or a link with
+//! one end outside of it is the kernel's to refuse.
 
 use crate::create::umask_now;
 use crate::fail;

@@ -41,7 +41,8 @@ macro_rules! next {
         if at.is_null() {
             $crate::fail(libc::ENOSYS) as $result
         } else {
-            // SAFETY: libc's function of this name has this type (its manual page); the arguments are the program's.
+            // SAFETY: libc's function of this name has this type (its manual page); the arguments are the
+            // program's.
             unsafe {
                 let function: unsafe extern "C" fn($($type),* $(, $dots)?) -> $result = std::mem::transmute(at);
                 function($($arg),*)

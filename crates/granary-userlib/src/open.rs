@@ -1,7 +1,9 @@
-//! Opening: the kernel does it, with all its rules; what it has opened is looked at, and entered if it is a file of the mount.
+//! Opening: the kernel does it, with all its rules; what it has opened is looked at, and entered if it is a
+//! file of the mount.
 //!
-//! `open` and its like take the permission bits as an argument that may be left out. On x86-64 and aarch64 such an argument is where a
-//! third one always is, so it is taken as one; libc looks at it only where the flags say that it is there.
+//! `open` and its like take the permission bits as an argument that may be left out. On x86-64 and aarch64
+//! such an argument is where a third one always is, so it is taken as one; libc looks at it only where the
+//! flags say that it is there.
 
 use crate::setup::setup;
 use crate::{create, session, table};
@@ -27,7 +29,8 @@ fn opened(fd: c_int, flags: c_int) -> c_int {
     fd
 }
 
-/// Makes a file at the server, if that is where it is to be, and has the kernel open it, by `open`; else `open` alone.
+/// Makes a file at the server, if that is where it is to be, and has the kernel open it, by `open`; else
+/// `open` alone.
 fn made_or_opened(
     dir: c_int,
     path: *const c_char,

@@ -3,15 +3,18 @@
 //! ```text
 //!   mark: a page that is empty in a child (MADV_WIPEONFORK)
 //!     number of the process     it is this one                                    one load at each call
-//!     0                         a child that no handler has told (_Fork, a bare system call, clone): it makes a connection of its own
+//!     0                         a child that no handler has told (_Fork, a bare system call, clone): it
+//!                               makes a connection of its own
 //!     NOTICED                   another thread of it is about to
-//!     LEFT                      another process closes and opens this one's descriptors (CLONE_FILES): all is the kernel's
+//!     LEFT                      another process closes and opens this one's descriptors (CLONE_FILES): all
+//!                               is the kernel's
 //!   VISITS: children that share this memory (CLONE_VM) and are no threads      the number is looked at each time: they are the kernel's
 //! ```
 //!
-//! A child in the same memory has descriptors of its own, and another number. It is kept from the table and from the channels, which are
-//! its parent's. Such children are made by `clone` and `syscall`, which are taken here. One that a program makes by an instruction of its
-//! own is not known: what it does with libc's functions counts as its parent's.
+//! A child in the same memory has descriptors of its own, and another number. It is kept from the table and
+//! from the channels, which are its parent's. Such children are made by `clone` and `syscall`, which are
+//! taken here. One that a program makes by an instruction of its own is not known: what it does with libc's
+//! functions counts as its parent's.
 //!
 //! Where the system does not empty pages (before Linux 4.14) the number is looked at each time.
 
@@ -55,7 +58,8 @@ pub fn begin() {
     mark().store(number(), SeqCst);
 }
 
-/// Whether this process is the one whose connection and table these are. A child that nobody has told finds it out here.
+/// Whether this process is the one whose connection and table these are. A child that nobody has told finds
+/// it out here.
 pub fn is_here() -> bool {
     let mark = mark().load(SeqCst);
     if mark < LEFT && mark != UNKNOWN && VISITS.load(Relaxed) == 0 { true } else { look(mark) }
@@ -121,8 +125,8 @@ fn after_clone(flags: u64, made: c_long) {
     }
 }
 
-/// The number of the system call that is to be made, and the flags of clone(2) that it is with, where it makes a process. `fork` stands for
-/// `vfork`, whose child would run on its parent's stack.
+/// The number of the system call that is to be made, and the flags of clone(2) that it is with, where it
+/// makes a process. `fork` stands for `vfork`, whose child would run on its parent's stack.
 pub fn cloning(number: c_long, first: c_long) -> Option<(c_long, u64)> {
     match number {
         #[cfg(target_arch = "x86_64")]

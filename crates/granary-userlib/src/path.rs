@@ -6,7 +6,8 @@
 //!   descriptor, a/b      the directory that it is of, by path and number, "a/b"
 //! ```
 //!
-//! Paths are compared as text. What leads into the mount some other way (through links, through "..") the kernel walks.
+//! Paths are compared as text. What leads into the mount some other way (through links, through "..") the
+//! kernel walks.
 
 use crate::file::{borrowed, name_of};
 use crate::session;
@@ -59,8 +60,8 @@ fn number(dir: c_int) -> Option<u64> {
     ((s.stx_dev_major, s.stx_dev_minor) == (setup.major, setup.minor)).then_some(s.stx_ino)
 }
 
-/// Whether a program may have something there: not in the first page, nor in the kernel's half, of which the kernel says EFAULT. What is bad
-/// otherwise is a signal, as in libc's own functions that look at strings.
+/// Whether a program may have something there: not in the first page, nor in the kernel's half, of which the
+/// kernel says EFAULT. What is bad otherwise is a signal, as in libc's own functions that look at strings.
 pub fn may_be_there<T>(at: *const T) -> bool {
     at.addr().cast_signed() > 4095
 }
@@ -97,7 +98,8 @@ pub enum More<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Asks the server for what is at a place. `take` reads the data area of an answer. `None`: it is the kernel's to do; nothing was done.
+/// Asks the server for what is at a place. `take` reads the data area of an answer. `None`: it is the
+/// kernel's to do; nothing was done.
 ///
 /// What the server forbids the kernel is asked, too: it knows of the program's capabilities.
 pub fn ask(

@@ -125,8 +125,8 @@ identity! {
 
 macro_rules! elsewhere {
     ($($name:ident($($arg:ident: $type:ty),*))*) => {$(
-        /// Another root, other mounts, or another user of files than the one that a server is told of: paths are the kernel's from now
-        /// on.
+        /// Another root, other mounts, or another user of files than the one that a server is told of: paths
+        /// are the kernel's from now on.
         ///
         /// # Safety
         /// As libc's.

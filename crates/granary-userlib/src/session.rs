@@ -5,11 +5,13 @@
 //!   CHANNELS    EMPTY ── handed over by the server ──> FREE <── one call at a time ──> BUSY
 //! ```
 //!
-//! A call takes a free channel, or asks the server for one more; where none is to be had the call goes to the kernel. The connection is
-//! made when the first call needs it, and again after it was lost (fork, another user, a server that ended).
+//! A call takes a free channel, or asks the server for one more; where none is to be had the call goes to the
+//! kernel. The connection is made when the first call needs it, and again after it was lost (fork, another
+//! user, a server that ended).
 //!
-//! Nothing waits for what the same thread holds: a signal handler that comes in between takes another channel, or the kernel. Where it
-//! forks, the child's thread finds an empty channel of its own when it goes on, and asks the kernel (signals.rs has changes wait).
+//! Nothing waits for what the same thread holds: a signal handler that comes in between takes another
+//! channel, or the kernel. Where it forks, the child's thread finds an empty channel of its own when it goes
+//! on, and asks the kernel (signals.rs has changes wait).
 
 use crate::setup::{report, setup};
 use crate::{owner, signals, versions};
@@ -43,7 +45,8 @@ struct Channel {
     segment: UnsafeCell<Option<Segment>>,
 }
 
-// SAFETY: the cell is touched only by who has turned EMPTY or FREE into BUSY; and by the only thread of a child after a fork.
+// SAFETY: the cell is touched only by who has turned EMPTY or FREE into BUSY; and by the only thread of a
+// child after a fork.
 unsafe impl Sync for Channel {}
 
 static TABLE: [Channel; CHANNELS] = [const {
@@ -108,8 +111,9 @@ pub fn epoch() -> u32 {
     EPOCH.load(SeqCst)
 }
 
-/// Asks the server: the answer, and the connection that gave it. `of`: the connection that the command's handle is of. `put` fills the
-/// data area before, `take` reads it after. `None`: nobody answers; what was asked may have been done.
+/// Asks the server: the answer, and the connection that gave it. `of`: the connection that the command's
+/// handle is of. `put` fills the data area before, `take` reads it after. `None`: nobody answers; what was
+/// asked may have been done.
 pub fn call(
     of: Option<Connected>,
     command: Command,
@@ -213,8 +217,8 @@ fn acquire() -> Option<Busy> {
     None
 }
 
-/// Asks the server for a channel. `Some(false)`: somebody else is asking, or there are no more; `None`: there is no server for this
-/// thread.
+/// Asks the server for a channel. `Some(false)`: somebody else is asking, or there are no more; `None`: there
+/// is no server for this thread.
 fn one_more() -> Option<bool> {
     if RESTS.load(Relaxed) > 0 {
         RESTS.fetch_sub(1, Relaxed);
@@ -292,8 +296,9 @@ fn into_raw(socket: OwnedFd) -> c_int {
 
 fn socket() -> Option<BorrowedFd<'static>> {
     let raw = SOCKET.load(SeqCst);
-    // SAFETY: it is this library's, which closes it in `drop_socket` alone; a program that closes what it has not opened meets an
-    // error of the socket's calls, or another connection, whose server does not understand.
+    // SAFETY: it is this library's, which closes it in `drop_socket` alone; a program that closes what it has
+    // not opened meets an error of the socket's calls, or another connection, whose server does not
+    // understand.
     (raw >= 0).then(|| unsafe { BorrowedFd::borrow_raw(raw) })
 }
 
@@ -342,14 +347,15 @@ pub fn forked() {
     SOCKET.store(-1, SeqCst);
     for channel in &TABLE {
         if channel.state.load(SeqCst) == BUSY && me != 0 && channel.user.load(SeqCst) == me {
-            // A handler has forked, and this thread goes on where it was: with memory of its own, in which nobody answers.
-            // SAFETY: nobody else is here.
+            // A handler has forked, and this thread goes on where it was: with memory of its own, in which
+            // nobody answers. SAFETY: nobody else is here.
             if let Some(segment) = unsafe { &*channel.segment.get() } {
                 segment.leave();
             }
             continue;
         }
-        // SAFETY: no other thread is here. What the parent's other threads were about to do with it is not done here.
+        // SAFETY: no other thread is here. What the parent's other threads were about to do with it is not
+        // done here.
         unsafe { *channel.segment.get() = None };
         channel.state.store(EMPTY, SeqCst);
     }

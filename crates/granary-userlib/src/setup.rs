@@ -4,8 +4,8 @@
 //!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> where the server is, which device the mount is
 //! ```
 //!
-//! Names are told to the server only where the directory is the mount itself (GRANARY_DIRECT_DEVICE), whole, with nothing mounted in it.
-//! The mounts are looked at once, when the program begins.
+//! Names are told to the server only where the directory is the mount itself (GRANARY_DIRECT_DEVICE), whole,
+//! with nothing mounted in it. The mounts are looked at once, when the program begins.
 //!
 //! Without these variables, or where the directory is not what it was, the library does nothing.
 
@@ -27,8 +27,8 @@ pub struct Setup {
     pub minor: u32,
     /// Files may not grow without limit: the kernel knows how to say so (SIGXFSZ), and writes.
     pub limited: bool,
-    /// This process has one processor: a command takes two switches between processes, ten times what the kernel takes for a page that
-    /// it has. What the kernel may have, or does as fast, is left to it.
+    /// This process has one processor: a command takes two switches between processes, ten times what the
+    /// kernel takes for a page that it has. What the kernel may have, or does as fast, is left to it.
     pub alone: bool,
     report: bool,
     /// The directory is the mount's root, and nothing is mounted below it that this process sees.
@@ -60,8 +60,8 @@ pub fn names() -> Option<&'static Setup> {
     if NAMES.load(Relaxed) { setup() } else { None }
 }
 
-/// Paths are the kernel's from now on: they lead elsewhere (another root, other mounts), or this process is not who the server takes it
-/// for.
+/// Paths are the kernel's from now on: they lead elsewhere (another root, other mounts), or this process is
+/// not who the server takes it for.
 pub fn leave_names() {
     if owner::is_here() {
         NAMES.store(false, Relaxed);
@@ -86,7 +86,8 @@ fn variable(name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether something is mounted in the directory, as far as this process sees; also where that cannot be told.
+/// Whether something is mounted in the directory, as far as this process sees; also where that cannot be
+/// told.
 fn is_mounted_upon(prefix: &[u8]) -> bool {
     let read = || -> rustix::io::Result<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;

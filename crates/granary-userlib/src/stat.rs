@@ -1,8 +1,8 @@
 //! Attributes: of open files, of paths.
 //!
-//! A file that was only read has its attributes in the kernel, which answers from there. One that this program has written to past
-//! it is asked of the server; so is what a path in the mount leads to, unless the process has one processor: what the kernel knows it
-//! then says faster.
+//! A file that was only read has its attributes in the kernel, which answers from there. One that this
+//! program has written to past it is asked of the server; so is what a path in the mount leads to, unless the
+//! process has one processor: what the kernel knows it then says faster.
 
 use crate::path::{Room, ask_told, may_be_there, place};
 use crate::session::{self, Connected};

@@ -5,10 +5,11 @@
 //!   FILES[i]                  File, with the number of its slots             0: free
 //! ```
 //!
-//! Static memory and atomic words: nothing here allocates or waits, so it works in signal handlers and between fork and exec.
-//! A descriptor beyond the table, or a file more than it has, goes to the kernel.
+//! Static memory and atomic words: nothing here allocates or waits, so it works in signal handlers and
+//! between fork and exec. A descriptor beyond the table, or a file more than it has, goes to the kernel.
 //!
-//! A program that closes a descriptor in one thread while another one uses it may meet the number's next file, as with the kernel.
+//! A program that closes a descriptor in one thread while another one uses it may meet the number's next
+//! file, as with the kernel.
 
 use crate::file::File;
 use crate::owner;
@@ -17,7 +18,8 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Descriptors that are known: the soft limit of most systems is 1,024, servers raise it to tens of thousands.
+/// Descriptors that are known: the soft limit of most systems is 1,024, servers raise it to tens of
+/// thousands.
 const DESCRIPTORS: usize = 1 << 16;
 /// Open files that are known.
 const FILES_KNOWN: usize = 1 << 13;

@@ -1,5 +1,5 @@
-//! Programs with the library in front of libc, on a mount of each file system: what they do is right, seen from both sides, and went
-//! the direct way.
+//! Programs with the library in front of libc, on a mount of each file system: what they do is right, seen
+//! from both sides, and went the direct way.
 
 use granary_device::{Devices, Need, Role};
 use granary_fs::FileSystem;
@@ -215,8 +215,8 @@ fn a_killed_program_gives_back_what_it_was_lent() {
     rig.finish();
 }
 
-/// A list of calls, right and wrong ones, as root and as another user: each says the same with the library as without, and leaves the
-/// same behind.
+/// A list of calls, right and wrong ones, as root and as another user: each says the same with the library as
+/// without, and leaves the same behind.
 #[test]
 fn calls_on_names_say_what_they_say_through_the_kernel() {
     if !possible() {

@@ -1,6 +1,6 @@
-//! Finding the changed lines of a page: each kernel on pages in the processor's cache and on pages in memory, beside
-//! copying memory. Throughput counts one page per comparison, as the paper does (section 4.6: up to 14 GB/s); the
-//! comparison reads two.
+//! Finding the changed lines of a page: each kernel on pages in the processor's cache and on pages in memory,
+//! beside copying memory. Throughput counts one page per comparison, as the paper does (section 4.6: up to 14
+//! GB/s); the comparison reads two.
 
 #![allow(missing_docs)] // made by criterion_group!
 

@@ -13,20 +13,22 @@
 //! | `clock.rs` | a slab and a sorted list or tree a file; 24 bytes a page | second chance, as Linux's LRU lists roughly do |
 //! | `two_queues.rs` | one ordered map; ten times the bookkeeping | 2Q (Johnson and Shasha, VLDB 1994): pages used once leave first |
 //!
-//! Invariants of each: bytes of a cached page beyond the end of the file are zero; a file with dirty pages is in the
-//! queue, or a flusher is at work on it; one short lock, never held across a wait. Dirty pages and pages that are being
-//! filled stay; where nothing can be evicted the cache grows beyond its size for a while.
+//! Invariants of each: bytes of a cached page beyond the end of the file are zero; a file with dirty pages is
+//! in the queue, or a flusher is at work on it; one short lock, never held across a wait. Dirty pages and
+//! pages that are being filled stay; where nothing can be evicted the cache grows beyond its size for a
+//! while.
 //!
-//! Which lines a write() touches the host knows, and marks them. Stores through a mapping it does not see: the first one
-//! to a clean page leaves a *duplicate* of the page behind (ByteFS section 4.6; Linux's page_mkwrite is the moment), and
-//! the gathering of the page for write-back compares the two. `tracking = "xor"` does that for write(), too.
+//! Which lines a write() touches the host knows, and marks them. Stores through a mapping it does not see:
+//! the first one to a clean page leaves a *duplicate* of the page behind (ByteFS section 4.6; Linux's
+//! page_mkwrite is the moment), and the gathering of the page for write-back compares the two. `tracking =
+//! "xor"` does that for write(), too.
 //!
 //! ```text
 //!   lines that go to the drive = dirty lines that are known & ( told by a write | different from the duplicate )
 //! ```
 //!
-//! Told by a write, whatever the tracking: lines beyond the old end of the file and of pages that were not read, because
-//! media hold something else there than the cache did.
+//! Told by a write, whatever the tracking: lines beyond the old end of the file and of pages that were not
+//! read, because media hold something else there than the cache did.
 //!
 //! It does *not* read or write: [`crate::Vfs`] does, between the calls.
 
@@ -96,37 +98,40 @@ pub trait PageCache: Send + Sync {
     /// Copies (cheaply) the cached pages from `first` on into `out`, up to the first that is not there.
     fn look(&self, node: &Node, first: u64, out: &mut [Page]) -> Look;
 
-    /// The first of these pages that is in the cache (`there`), or that is not; pages that are still being read are not.
+    /// The first of these pages that is in the cache (`there`), or that is not; pages that are still being
+    /// read are not.
     fn next(&self, node: &Node, pages: Range<u64>, there: bool) -> Option<u64>;
 
     /// Whether somebody is reading this page.
     fn is_filling(&self, node: &Node, page: u64) -> bool;
 
-    /// Claims the missing page `first` and up to `max` missing ones in a row for the caller to read. Returns how many.
+    /// Claims the missing page `first` and up to `max` missing ones in a row for the caller to read. Returns
+    /// how many.
     fn begin_fill(&self, node: &Node, first: u64, max: u64) -> usize;
 
     /// Ends a fill: the pages are in the cache, zeroed beyond `size`; `None` = they could not be read.
     fn end_fill(&self, node: &Node, first: u64, count: usize, pages: Option<Vec<Page>>, size: u64);
 
-    /// Overwrites `data.len()` bytes at `pos` and marks their lines dirty. `old`: the file's size before; pages that
-    /// begin there or later are new.
+    /// Overwrites `data.len()` bytes at `pos` and marks their lines dirty. `old`: the file's size before;
+    /// pages that begin there or later are new.
     ///
     /// Returns how many pages were duplicated.
     ///
     /// # Errors
-    /// The number of a page that must be read first, because only a part of what the file has of it is overwritten.
+    /// The number of a page that must be read first, because only a part of what the file has of it is
+    /// overwritten.
     fn write(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<u64, u64>;
 
-    /// Stores bytes, which lie within the file, through a mapping. Returns how many pages were duplicated: those that
-    /// were not yet written through a mapping since they were clean.
+    /// Stores bytes, which lie within the file, through a mapping. Returns how many pages were duplicated:
+    /// those that were not yet written through a mapping since they were clean.
     ///
     /// # Errors
     /// The number of a page that must be read first.
     fn store(&self, node: &Node, pos: u64, data: Payload<'_>) -> Result<u64, u64>;
 
     /// Takes up to `max` dirty pages of a range of pages for writing, ascending; they are in write-back until
-    /// [`PageCache::written`]. Lines at or beyond `size` stay as they are: their write has not ended yet. Returns how
-    /// many pages were compared with their duplicates.
+    /// [`PageCache::written`]. Lines at or beyond `size` stay as they are: their write has not ended yet.
+    /// Returns how many pages were compared with their duplicates.
     fn gather(&self, node: &Node, pages: Range<u64>, max: usize, size: u64, out: &mut Batch) -> u64;
 
     /// Pages that were gathered have been written, or could not be.

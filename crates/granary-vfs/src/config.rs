@@ -24,8 +24,8 @@ pub enum Tracking {
     /// The write marks the lines that it touches: 8 bytes per page, no copy, no comparison.
     #[default]
     Mask,
-    /// As the paper (section 4.6): the first write to a clean page leaves a duplicate of it behind, write-back compares
-    /// the two. Lines that were written over with what they held are clean.
+    /// As the paper (section 4.6): the first write to a clean page leaves a duplicate of it behind,
+    /// write-back compares the two. Lines that were written over with what they held are clean.
     Xor,
 }
 
@@ -58,14 +58,15 @@ pub struct VfsConfig {
     pub dirty_expire: Nanos,
     /// How often the write-back daemon looks. Linux's `vm.dirty_writeback_centisecs`, 5 s.
     pub writeback_interval: Nanos,
-    /// Files that are written back side by side. Linux has one flusher that does not wait for the drive before it
-    /// goes on to the next file; here each of several flushers waits for its own. 8.
+    /// Files that are written back side by side. Linux has one flusher that does not wait for the drive
+    /// before it goes on to the next file; here each of several flushers waits for its own. 8.
     pub flushers: usize,
     /// Bytes read at once when a file is read in sequence. Linux's `read_ahead_kb`, 128 KiB.
     pub read_ahead: Bytes,
     /// How lines changed by write() are found; those changed through mappings always by duplicate.
     pub tracking: Tracking,
-    /// Comparing a page with its duplicate: 936 cycles (ByteFS section 4.6) of the paper's Xeon E5-2683 v3 at 2.0 GHz.
+    /// Comparing a page with its duplicate: 936 cycles (ByteFS section 4.6) of the paper's Xeon E5-2683 v3
+    /// at 2.0 GHz.
     pub compare_page: Nanos,
     /// Access times.
     pub atime: Atime,

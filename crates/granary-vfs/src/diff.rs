@@ -5,11 +5,12 @@
 //!                xor ── any bit? ── bit n of the mask          64 times
 //!   line n of b ─┘
 //!
-//!   AVX-512  one register per line      AVX2  two      portable  eight words, which the compiler vectorises as it may
+//!   AVX-512  one register per line      AVX2  two      portable  eight words, which the compiler vectorises
+//!                                                                as it may
 //! ```
 //!
-//! The processor is asked at run time; all three give the same answer (a test compares them). This is the only file of
-//! the crate with `unsafe`: loads through raw pointers, nothing else.
+//! The processor is asked at run time; all three give the same answer (a test compares them). This is the
+//! only file of the crate with `unsafe`: loads through raw pointers, nothing else.
 //!
 //! Source: ByteFS section 4.6 (256-bit XOR of a page and its duplicate: 936 cycles per page, 14 GB/s).
 #![allow(unsafe_code, reason = "vector loads")]
@@ -69,7 +70,8 @@ impl Kernel {
     }
 }
 
-/// Bit n: line n of the two pages differs. Pages that share their bytes, or repeat one word, are not looked through.
+/// Bit n: line n of the two pages differs. Pages that share their bytes, or repeat one word, are not looked
+/// through.
 pub fn changed_lines(a: &Page, b: &Page) -> u64 {
     match (a.as_bytes(), b.as_bytes()) {
         (Some(x), Some(y)) if std::ptr::eq(x, y) => 0,
@@ -98,8 +100,8 @@ fn avx2(a: &Bytes, b: &Bytes) -> u64 {
     use std::arch::x86_64::{_mm256_loadu_si256, _mm256_or_si256, _mm256_testz_si256, _mm256_xor_si256};
     let mut mask = 0;
     for n in 0..LINES_PER_PAGE {
-        // SAFETY: line n < 64 lies within both pages, 32 bytes are read at its start and its middle; loadu asks for no
-        // alignment.
+        // SAFETY: line n < 64 lies within both pages, 32 bytes are read at its start and its middle; loadu
+        // asks for no alignment.
         let (low, high) = unsafe {
             let (p, q) = (a.as_ptr().add(n * LINE_SIZE), b.as_ptr().add(n * LINE_SIZE));
             (

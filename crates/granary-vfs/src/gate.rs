@@ -4,8 +4,8 @@
 //!   waiter: wait_while(|| condition)         changer: change the condition, then open()
 //! ```
 //!
-//! The vfs keeps its tables under plain short locks that are never held across a wait; a task that must wait for
-//! them to change waits here.
+//! The vfs keeps its tables under plain short locks that are never held across a wait; a task that must wait
+//! for them to change waits here.
 
 use granary_sim::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

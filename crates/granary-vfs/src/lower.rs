@@ -5,11 +5,13 @@
 //!              counts and charges the call       (Origin::Above: comes in for nothing)
 //! ```
 //!
-//! Each layer has inodes, locks, names, pages and flushers of its own, and what they do is charged as ever; only the system
-//! call is not charged twice. Which user a call is made as, the upper file system says with [`Call::cred`]: overlayfs acts as who
-//! mounted it, since the upper vfs has asked whether the caller may, eCryptfs as who calls.
+//! Each layer has inodes, locks, names, pages and flushers of its own, and what they do is charged as ever;
+//! only the system call is not charged twice. Which user a call is made as, the upper file system says with
+//! [`Call::cred`]: overlayfs acts as who mounted it, since the upper vfs has asked whether the caller may,
+//! eCryptfs as who calls.
 //!
-//! Why layers do not wait for each other in a circle: DESIGN.md, "Layers". It does *not* unmount the lower vfs: who mounted it does.
+//! Why layers do not wait for each other in a circle: DESIGN.md, "Layers". It does *not* unmount the lower
+//! vfs: who mounted it does.
 
 use crate::posix::{OpenFlags, Stat};
 use crate::vfs::{Change, DirStream, NewFile, NodeRef, OpenFile, Vfs};
@@ -61,7 +63,8 @@ impl Lower {
         Lower { vfs }
     }
 
-    /// The lower vfs itself, for who mounts and unmounts it. A call made on it directly is charged as a program's.
+    /// The lower vfs itself, for who mounts and unmounts it. A call made on it directly is charged as a
+    /// program's.
     pub fn vfs(&self) -> &Arc<Vfs> {
         &self.vfs
     }
@@ -102,8 +105,8 @@ impl Lower {
     }
 
     /// Calls `emit` for each entry of `dir` after position `from` (0 = first) until it returns false, as
-    /// [`granary_fs::Names::readdir`]: without "." and "..", and without an end of its own. `emit` is called with locks of the lower
-    /// layer held: it must not call either layer.
+    /// [`granary_fs::Names::readdir`]: without "." and "..", and without an end of its own. `emit` is called
+    /// with locks of the lower layer held: it must not call either layer.
     ///
     /// # Errors
     /// As [`Vfs::readdir`].
@@ -229,8 +232,8 @@ impl Lower {
         self.setattr(call, node, &Change::size(size))
     }
 
-    /// Reads up to `dest.len()` bytes from `pos`, fewer only at the end of the file. The access time is left as it is: it is the
-    /// upper layer's.
+    /// Reads up to `dest.len()` bytes from `pos`, fewer only at the end of the file. The access time is left
+    /// as it is: it is the upper layer's.
     ///
     /// # Errors
     /// As [`Vfs::read`]; `NoDevice`, `IsDir` or `Loop` for what is no regular file.
@@ -270,7 +273,8 @@ impl Lower {
         Ok(())
     }
 
-    /// Lets go of the cached pages that these bytes touch: the upper layer has the bytes now, and asks for them here no more.
+    /// Lets go of the cached pages that these bytes touch: the upper layer has the bytes now, and asks for
+    /// them here no more.
     ///
     /// # Errors
     /// Of writing back what is dirty of them.
@@ -279,8 +283,8 @@ impl Lower {
         self.vfs.let_go_of_pages(call, node, bytes.start / page..bytes.end.div_ceil(page))
     }
 
-    /// A descriptor of the upper layer that could write the node is closed: what is dirty is written where the lower file system wants
-    /// that (see [`granary_fs::Data::flush_on_close`]).
+    /// A descriptor of the upper layer that could write the node is closed: what is dirty is written where
+    /// the lower file system wants that (see [`granary_fs::Data::flush_on_close`]).
     pub fn written_and_closed(&self, call: &Call<'_>, node: &NodeRef) {
         self.vfs.flush_closed(call, node);
     }
@@ -333,7 +337,8 @@ impl Lower {
         }
     }
 
-    /// The first byte at or after `pos`, which lies within the file, that is in a hole; at the latest the size.
+    /// The first byte at or after `pos`, which lies within the file, that is in a hole; at the latest the
+    /// size.
     ///
     /// # Errors
     /// As [`Vfs::seek`].
@@ -379,8 +384,8 @@ impl Lower {
         self.vfs.listxattr(&above(call), node)
     }
 
-    /// Lets go of what nobody uses any more: to be called when an upper file system has dropped its last [`NodeRef`] of a node
-    /// without links, whose space is freed then.
+    /// Lets go of what nobody uses any more: to be called when an upper file system has dropped its last
+    /// [`NodeRef`] of a node without links, whose space is freed then.
     pub fn reap(&self) {
         self.vfs.reap();
     }

@@ -1,10 +1,12 @@
 //! [`names_of_lower!`](crate::names_of_lower): the names of a stacked file system that are its lower layer's.
 
-/// Implements [`Names`](granary_fs::Names) for a file system whose names are those of its [`Lower`](crate::Lower) layer, where it acts as the
-/// superuser, since the vfs above has asked whether the caller may.
+/// Implements [`Names`](granary_fs::Names) for a file system whose names are those of its
+/// [`Lower`](crate::Lower) layer, where it acts as the superuser, since the vfs above has asked whether the
+/// caller may.
 ///
-/// The file system has a field `lower`, and methods `below(&self, &Inode) -> Result<NodeRef>`, `created(&self, NodeRef) -> Created`, and
-/// `renamed(&self, &[&Inode]) -> Result<()>`, which is told of the inodes whose names or entries a call has changed below.
+/// The file system has a field `lower`, and methods `below(&self, &Inode) -> Result<NodeRef>`,
+/// `created(&self, NodeRef) -> Created`, and `renamed(&self, &[&Inode]) -> Result<()>`, which is told of the
+/// inodes whose names or entries a call has changed below.
 #[macro_export]
 macro_rules! names_of_lower {
     ($fs:ty) => {

@@ -1,8 +1,8 @@
 //! [`Posix`]: the system calls as a program makes them, by path and by descriptor.
 //!
-//! [`crate::Process`] implements them over a [`crate::Vfs`], `granary-suite`'s reference over a plain in-memory
-//! model, so that a test can run one sequence of calls on both. Semantics and errnos are Linux's (man section 2);
-//! paths are bytes, relative ones start at the working directory.
+//! [`crate::Process`] implements them over a [`crate::Vfs`], `granary-suite`'s reference over a plain
+//! in-memory model, so that a test can run one sequence of calls on both. Semantics and errnos are Linux's
+//! (man section 2); paths are bytes, relative ones start at the working directory.
 //!
 //! It does *not* have calls that share descriptors (dup, fork).
 
@@ -20,7 +20,8 @@ pub struct MapId(pub u32);
 /// How a file is mapped; it can always be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapHow {
-    /// Stores change the file (MAP_SHARED); else they change the process's own copy of the page (MAP_PRIVATE).
+    /// Stores change the file (MAP_SHARED); else they change the process's own copy of the page
+    /// (MAP_PRIVATE).
     pub shared: bool,
     /// Stores are allowed (PROT_WRITE).
     pub write: bool,
@@ -138,10 +139,11 @@ pub struct Dirent {
     pub kind: FileKind,
 }
 
-/// The system calls of one process. Every call can fail as its manual page says, and with the file system's and the
-/// drive's errors.
+/// The system calls of one process. Every call can fail as its manual page says, and with the file system's
+/// and the drive's errors.
 pub trait Posix {
-    /// Opens or creates a file; the lowest free descriptor. `mode`: permission bits of a new file, before the umask.
+    /// Opens or creates a file; the lowest free descriptor. `mode`: permission bits of a new file, before the
+    /// umask.
     fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd>;
     /// Closes a descriptor.
     fn close(&mut self, fd: Fd) -> Result<()>;
@@ -193,7 +195,8 @@ pub trait Posix {
         let _ = map;
         Err(FsError::NotSupported)
     }
-    /// What memory holds of an open file's clean data may go (POSIX_FADV_DONTNEED). A hint: without one, it stays.
+    /// What memory holds of an open file's clean data may go (POSIX_FADV_DONTNEED). A hint: without one, it
+    /// stays.
     fn let_go(&mut self, fd: Fd) -> Result<()> {
         let _ = fd;
         Ok(())
@@ -264,8 +267,8 @@ pub trait Posix {
     }
     /// A second name for a file.
     fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()>;
-    /// Opens a new file in a directory, without a name (O_TMPFILE), for writing at least; with `EXCL` it never gets one. Gone with
-    /// its last descriptor, unless [`Posix::link_open`] names it.
+    /// Opens a new file in a directory, without a name (O_TMPFILE), for writing at least; with `EXCL` it
+    /// never gets one. Gone with its last descriptor, unless [`Posix::link_open`] names it.
     fn open_unnamed(&mut self, dir: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
         let _ = (dir, flags, mode);
         Err(FsError::NotSupported)

@@ -4,8 +4,9 @@
 //!   Fd(n) -> files[n] = { OpenFile, position }        lowest free number first
 //! ```
 //!
-//! Here are the rules about paths ([`walk`]) and descriptors; what happens to inodes is [`Vfs`]'s. A process belongs to
-//! one task. Dropping it closes everything but frees nothing on media (that may wait); [`Process::exit`] does.
+//! Here are the rules about paths ([`walk`]) and descriptors; what happens to inodes is [`Vfs`]'s. A process
+//! belongs to one task. Dropping it closes everything but frees nothing on media (that may wait);
+//! [`Process::exit`] does.
 
 mod maps;
 mod posix;
@@ -52,8 +53,8 @@ impl Process {
         Process::of(vfs, caller)
     }
 
-    /// A thread of the process `caller` ([`Vfs::caller`]): with its number and user, and descriptors and a working directory of
-    /// its own.
+    /// A thread of the process `caller` ([`Vfs::caller`]): with its number and user, and descriptors and a
+    /// working directory of its own.
     pub fn of(vfs: Arc<Vfs>, caller: Caller) -> Process {
         let cwd = vfs.root();
         Process { vfs, caller, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
@@ -69,7 +70,8 @@ impl Process {
         &self.vfs
     }
 
-    /// Ends the process: closes everything, frees files that only it had open, and gives back what the file system has lent it.
+    /// Ends the process: closes everything, frees files that only it had open, and gives back what the file
+    /// system has lent it.
     pub fn exit(self) {
         let (vfs, number) = (Arc::clone(&self.vfs), self.caller.process);
         drop(self);

@@ -1,4 +1,5 @@
-//! Stacked file systems: the lower one is mounted first, under a vfs of its own, which the upper one stands on.
+//! Stacked file systems: the lower one is mounted first, under a vfs of its own, which the upper one stands
+//! on.
 
 use crate::{Vfs, VfsConfig};
 use granary_device::Devices;

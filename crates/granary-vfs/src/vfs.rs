@@ -12,15 +12,16 @@
 //!   mmap.rs       mappings, msync                                       entrance.rs what coming in costs
 //! ```
 //!
-//! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's write-back lock.
-//! The short locks of the caches come last and are never held across a wait.
+//! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's
+//! write-back lock. The short locks of the caches come last and are never held across a wait.
 //!
 //! What one call changes becomes visible as a whole: names change while all inodes involved are locked, and
 //! attributes are read under the inode's lock, so that a history of calls has a serial order.
 //!
-//! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here; `path_component` by
-//! [`crate::Process`]. Who is first to know that a system call has begun counts it and charges `syscall` (`Vfs::enter`); calls
-//! from a stacked file system ([`crate::Lower`]) have come in already.
+//! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here;
+//! `path_component` by [`crate::Process`]. Who is first to know that a system call has begun counts it and
+//! charges `syscall` (`Vfs::enter`); calls from a stacked file system ([`crate::Lower`]) have come in
+//! already.
 
 mod acls;
 mod attrs;
@@ -79,10 +80,12 @@ pub struct Vfs {
     names: Arc<NameCache>,
     pub(crate) cache: Gated,
     root: NodeRef,
-    /// Held while a rename involves more than one directory, or a directory is renamed: keeps the tree's shape.
+    /// Held while a rename involves more than one directory, or a directory is renamed: keeps the tree's
+    /// shape.
     rename_lock: Mutex<()>,
-    /// Shared: an inode is being made. Exclusive: one that a handle names is being loaded, of whatever number, which happens on the
-    /// wall clock only. So it is no lock of virtual time, whose schedules it would change: there nobody ever waits for it.
+    /// Shared: an inode is being made. Exclusive: one that a handle names is being loaded, of whatever
+    /// number, which happens on the wall clock only. So it is no lock of virtual time, whose schedules it
+    /// would change: there nobody ever waits for it.
     births: parking_lot::RwLock<()>,
     flushers: Mutex<Vec<Daemon>>,
     /// The flushers were woken because too much is dirty, and have not said yet that it no longer is.
@@ -91,14 +94,16 @@ pub struct Vfs {
     calls: AtomicU64,
     /// Numbers given to programs.
     processes: AtomicU32,
-    /// Uses of nodes by the file system's own daemons: begun and ended ([`DirtyPages`](granary_fs::DirtyPages)).
+    /// Uses of nodes by the file system's own daemons: begun and ended
+    /// ([`DirtyPages`](granary_fs::DirtyPages)).
     lent: [AtomicU64; 2],
     /// Test support: the order of changes.
     effects: Effects,
 }
 
 impl Vfs {
-    /// Mounts `fs`, which has opened (and recovered) its media, and starts the write-back daemons, unless only to be read.
+    /// Mounts `fs`, which has opened (and recovered) its media, and starts the write-back daemons, unless
+    /// only to be read.
     ///
     /// # Errors
     /// Where the root directory cannot be loaded.
@@ -228,7 +233,8 @@ impl Vfs {
         self.effects.watch();
     }
 
-    /// Test support: the number of the caller's last change since it asked last, a hint at the order of changes.
+    /// Test support: the number of the caller's last change since it asked last, a hint at the order of
+    /// changes.
     pub fn take_change(&self) -> Option<u64> {
         self.effects.take()
     }
@@ -241,7 +247,8 @@ impl Vfs {
         self.fs.statfs(&self.call(caller))
     }
 
-    /// Makes the file system larger on a drive that has become larger: see [`Space::grow`](granary_fs::Space::grow).
+    /// Makes the file system larger on a drive that has become larger: see
+    /// [`Space::grow`](granary_fs::Space::grow).
     ///
     /// # Errors
     /// The file system's.
@@ -249,7 +256,8 @@ impl Vfs {
         self.fs.grow(&self.kernel(), blocks)
     }
 
-    /// Cleans until nothing is left: see [`Space::sweep`](granary_fs::Space::sweep). Dirty pages stay where they are.
+    /// Cleans until nothing is left: see [`Space::sweep`](granary_fs::Space::sweep). Dirty pages stay where
+    /// they are.
     ///
     /// # Errors
     /// The file system's.
@@ -257,7 +265,8 @@ impl Vfs {
         self.fs.sweep(&self.kernel(), sweep)
     }
 
-    /// Compares everything on media (and in memory) with everything else: see [`Life::check`](granary_fs::Life::check).
+    /// Compares everything on media (and in memory) with everything else: see
+    /// [`Life::check`](granary_fs::Life::check).
     ///
     /// # Errors
     /// The file system's.
@@ -265,11 +274,12 @@ impl Vfs {
         self.fs.check(&self.kernel())
     }
 
-    /// Writes everything back and ends cleanly. Processes (their descriptors and working directories) must be gone.
+    /// Writes everything back and ends cleanly. Processes (their descriptors and working directories) must be
+    /// gone.
     ///
     /// # Errors
-    /// `Busy` where something is in use; the file system's; else what kept data of a file from being written back, where nobody
-    /// was told before: all the rest is on media then, and the file system is unmounted.
+    /// `Busy` where something is in use; the file system's; else what kept data of a file from being written
+    /// back, where nobody was told before: all the rest is on media then, and the file system is unmounted.
     pub fn unmount(self: &Arc<Vfs>) -> Result<()> {
         // Whoever writes a file back uses it, too: first of all they end.
         let flushers = std::mem::take(&mut *self.flushers.lock());
@@ -300,7 +310,8 @@ impl Vfs {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Whether a process uses one of these nodes. The file system's own daemons may be using some, for moments: they are waited for.
+    /// Whether a process uses one of these nodes. The file system's own daemons may be using some, for
+    /// moments: they are waited for.
     fn is_in_use(&self, all: &[Arc<node::Node>]) -> bool {
         let lent = || self.lent.each_ref().map(|n| n.load(Ordering::Acquire));
         loop {
@@ -319,8 +330,8 @@ impl Vfs {
 
 impl Drop for Vfs {
     fn drop(&mut self) {
-        // Nodes know their cache and their parents: taking them out breaks these circles. No input or output here,
-        // nothing waits: after a power failure this runs while the world is taken down.
+        // Nodes know their cache and their parents: taking them out breaks these circles. No input or output
+        // here, nothing waits: after a power failure this runs while the world is taken down.
         for node in self.names.all() {
             node.set_parent(None);
             drop(self.names.take(node.ino()));

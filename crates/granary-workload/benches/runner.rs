@@ -146,7 +146,8 @@ impl Posix for Null {
     fn set_cred(&mut self, _: Cred) {}
 }
 
-/// Runs the built-in workload on so many threads (one: no switches between them), with the files of `scale`, to its full count of operations; the wall-clock time of the measured phase per operation.
+/// Runs the built-in workload on so many threads (one: no switches between them), with the files of `scale`,
+/// to its full count of operations; the wall-clock time of the measured phase per operation.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
 fn per_operation(name: &str, scale: f64, threads: u32) -> (Duration, u64) {
     let mut workload = Workload::from_builtin(name, &[]).expect("built in");

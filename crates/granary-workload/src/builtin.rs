@@ -1,8 +1,9 @@
-//! The built-in workload files: the nine rows of the ByteFS paper's Table 5 that Filebench runs, and generators of what three of
-//! FIU's traces are (SPFS slides).
+//! The built-in workload files: the nine rows of the ByteFS paper's Table 5 that Filebench runs, and
+//! generators of what three of FIU's traces are (SPFS slides).
 //!
-//! They are written by us in the Filebench language. Of the nine, counts come from the paper's Table 5, the shape of the loop
-//! and every size from the authors' `baseline` branch; each file says which number comes from where, and which has no source.
+//! They are written by us in the Filebench language. Of the nine, counts come from the paper's Table 5, the
+//! shape of the loop and every size from the authors' `baseline` branch; each file says which number comes
+//! from where, and which has no source.
 //!
 //! It does *not* hold YCSB: that is not a Filebench workload.
 

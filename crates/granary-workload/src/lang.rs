@@ -8,12 +8,12 @@
 //! ```
 //!
 //! Understood: the language of Filebench 1.5-alpha3, and what its shipped personalities still use of 1.4
-//! (`define randvar`, `set $a=$b * $c`, `filesizegamma`, `cached`, `usage`). Strict where a file says something
-//! that cannot be meant: every error has the line, the column and a sentence of help. Lenient where Filebench
-//! accepts something and ignores it: that becomes a warning in [`Workload::warnings`].
+//! (`define randvar`, `set $a=$b * $c`, `filesizegamma`, `cached`, `usage`). Strict where a file says
+//! something that cannot be meant: every error has the line, the column and a sentence of help. Lenient where
+//! Filebench accepts something and ignores it: that becomes a warning in [`Workload::warnings`].
 //!
-//! Variables bind late, as in Filebench: an attribute that names `$nfiles` gets the value that `$nfiles` has at
-//! `run`. `set $a=$b`, `echo` and random variables' parameters take the value of the moment.
+//! Variables bind late, as in Filebench: an attribute that names `$nfiles` gets the value that `$nfiles` has
+//! at `run`. `set $a=$b`, `echo` and random variables' parameters take the value of the moment.
 //!
 //! Invariants: reading is total and bounded. No input makes it panic; its work and memory are bounded by the
 //! limits below; nothing recurses on the input, except composite flowops, down to [`MAX_DEPTH`].
@@ -63,8 +63,8 @@ pub const MAX_ATTRIBUTES: usize = 64;
 pub const MAX_MESSAGES: usize = 1000;
 
 impl Workload {
-    /// Reads a workload file as it is on disk: [`Workload::parse`] of its text, which must be UTF-8 (a byte order mark before it is
-    /// passed over).
+    /// Reads a workload file as it is on disk: [`Workload::parse`] of its text, which must be UTF-8 (a byte
+    /// order mark before it is passed over).
     ///
     /// # Errors
     ///
@@ -88,9 +88,9 @@ impl Workload {
 
     /// Reads a workload file.
     ///
-    /// `name` is the file's name in messages. Each of `overrides` is a variable (with or without its `$`) and a
-    /// value in the language's syntax, such as `("nfiles", "50k")`: the variable then has that value throughout,
-    /// whatever the file sets it to.
+    /// `name` is the file's name in messages. Each of `overrides` is a variable (with or without its `$`) and
+    /// a value in the language's syntax, such as `("nfiles", "50k")`: the variable then has that value
+    /// throughout, whatever the file sets it to.
     ///
     /// # Errors
     ///

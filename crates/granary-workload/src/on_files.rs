@@ -2,7 +2,8 @@
 //!
 //! Invariant: an option of files that would change what is done is honoured or refused with its line.
 //!
-//! Source: fio's HOWTO, "Target file/device", "I/O type", "Verification"; `extend_file` of fio's filesetup.c for what is laid out.
+//! Source: fio's HOWTO, "Target file/device", "I/O type", "Verification"; `extend_file` of fio's filesetup.c
+//! for what is laid out.
 
 use granary_trace::fio::{
     Access, Amount, Blocks, Job, JobFile, Mistake, Mistakes, Setting, flag, number, size,
@@ -26,7 +27,8 @@ pub enum Preallocate {
 /// A job on files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnFiles {
-    /// What is read and written, when and how often. Its places are those of one client's files, one after the other.
+    /// What is read and written, when and how often. Its places are those of one client's files, one after
+    /// the other.
     pub job: Job,
     /// The directory of its files, from the root; ends in a slash.
     pub directory: String,
@@ -65,7 +67,8 @@ const MOST: u64 = 1 << 50;
 /// Largest access of a job that verifies.
 const MOST_VERIFIED: u64 = 1 << 30;
 
-/// Options that say nothing here: all files of a client are open from its beginning to its end, made one after the other.
+/// Options that say nothing here: all files of a client are open from its beginning to its end, made one
+/// after the other.
 const IDLE: &[&str] = &[
     "openfiles",
     "create_serialize",

@@ -3,7 +3,8 @@
 //! ```text
 //!   Run::new ──► setup(): prologue                       ──► measure(): one task per thread, joined ──► Outcome
 //!                │  create filesets, sleep, sync, ...         │
-//!                │                                            │  thread: pass over its flowops, again and again
+//!                │                                            │  thread: pass over its flowops, again and
+//!                                                                again
 //!                └── Clients::client(setup, "setup")                 └── Clients::client(filereader 1, "filereader-1/thread-3")
 //!
 //!   tree       directories and files as numbers         pool      which exist, which is picked next
@@ -12,20 +13,20 @@
 //!   standstill whether anybody is left to go on
 //! ```
 //!
-//! Jobs of a fio job file are run by `fio` instead of threads of flowops, and a trace is replayed by `fiu`; what they are handed and
-//! hand back is the same.
+//! Jobs of a fio job file are run by `fio` instead of threads of flowops, and a trace is replayed by `fiu`;
+//! what they are handed and hand back is the same.
 //!
-//! It runs on anything that implements [`Posix`]; what hands out those clients ([`Clients`]) decides what is below:
-//! a file system, a recorder, a model.
+//! It runs on anything that implements [`Posix`]; what hands out those clients ([`Clients`]) decides what is
+//! below: a file system, a recorder, a model.
 //!
-//! Invariants: the same seed gives the same operations (and, below a deterministic file system, the same instants);
-//! what a thread draws does not depend on other threads; a file's content is a function of its identity
-//! ([`content_word`]); an error of a call ends the run.
+//! Invariants: the same seed gives the same operations (and, below a deterministic file system, the same
+//! instants); what a thread draws does not depend on other threads; a file's content is a function of its
+//! identity ([`content_word`]); an error of a call ends the run.
 //!
 //! It does *not* start a world (the caller is in one), sync on its own, or read back what it wrote.
 //!
-//! Source: Filebench 1.5-alpha3; `docs/WORKLOADS.md` says flowop by flowop what is done, what is counted, and where
-//! it differs.
+//! Source: Filebench 1.5-alpha3; `docs/WORKLOADS.md` says flowop by flowop what is done, what is counted, and
+//! where it differs.
 
 mod aio;
 mod content;
@@ -71,8 +72,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use worker::Worker;
 
-/// A process of a workload: the n-th instance (from 1) of a `process` of this name; or of the runner itself, where nothing is
-/// measured: `setup`, `prologue`.
+/// A process of a workload: the n-th instance (from 1) of a `process` of this name; or of the runner itself,
+/// where nothing is measured: `setup`, `prologue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId<'a> {
     /// Its name.
@@ -88,16 +89,18 @@ impl ProcessId<'_> {
     }
 }
 
-/// Hands out one client of the file system per thread. Implemented by every `Fn(&str) -> impl Posix`, which is told of threads
-/// only: each is a process then.
+/// Hands out one client of the file system per thread. Implemented by every `Fn(&str) -> impl Posix`, which
+/// is told of threads only: each is a process then.
 pub trait Clients {
     /// What makes the calls.
     type Client: Posix + Send + 'static;
 
-    /// A client for this thread of this process; the thread's name is for reports. Called before the threads start.
+    /// A client for this thread of this process; the thread's name is for reports. Called before the threads
+    /// start.
     fn client(&self, process: ProcessId<'_>, thread: &str) -> Self::Client;
 
-    /// Forgets clean pages, inodes and dentries (`drop_caches` in the prologue). Does nothing unless overridden.
+    /// Forgets clean pages, inodes and dentries (`drop_caches` in the prologue). Does nothing unless
+    /// overridden.
     ///
     /// # Errors
     /// What the file system says.
@@ -149,14 +152,16 @@ pub struct RunOptions {
     pub hog_store_ps: u64,
     /// Share of the 64-byte lines that a random write changes in what is there: 0 to 1.
     pub changed_lines: f64,
-    /// Set from another thread, it ends the run as soon as that can be: what was done until then is the outcome.
+    /// Set from another thread, it ends the run as soon as that can be: what was done until then is the
+    /// outcome.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for RunOptions {
-    /// Seed 1, no progress reports, and 370 ps per store of `hog`: the loop stores through a pointer that it must
-    /// load again each time (a `char` store may alias it), about one turn per cycle, at the 2.7 GHz base frequency
-    /// of the ByteFS paper's hosts (section 5.1). Rewriting changes nothing, as in Filebench (`content.rs`).
+    /// Seed 1, no progress reports, and 370 ps per store of `hog`: the loop stores through a pointer that it
+    /// must load again each time (a `char` store may alias it), about one turn per cycle, at the 2.7 GHz base
+    /// frequency of the ByteFS paper's hosts (section 5.1). Rewriting changes nothing, as in Filebench
+    /// (`content.rs`).
     fn default() -> RunOptions {
         RunOptions { seed: 1, progress: None, hog_store_ps: 370, changed_lines: 0.0, stop: None }
     }
@@ -165,8 +170,8 @@ impl Default for RunOptions {
 /// What a measured phase did.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// From the start of the threads to the end of the run: its time, the instant of the cause, or (all done) the
-    /// end of the last thread.
+    /// From the start of the threads to the end of the run: its time, the instant of the cause, or (all done)
+    /// the end of the last thread.
     pub elapsed: Nanos,
     /// What each flowop did, by name; flowops of one name and type are one.
     pub ops: BTreeMap<String, OpStats>,
@@ -252,8 +257,8 @@ impl<C: Clients> Run<C> {
         Ok(())
     }
 
-    /// Runs the threads until the workload says that it ends. Can be called again: the files are as the phase before
-    /// left them, the numbers drawn are others.
+    /// Runs the threads until the workload says that it ends. Can be called again: the files are as the phase
+    /// before left them, the numbers drawn are others.
     ///
     /// # Errors
     /// The first error of a thread, or [`RunError::Endless`] for a run that nothing would end.
@@ -261,8 +266,8 @@ impl<C: Clients> Run<C> {
         self.measure_for(self.workload.run.seconds.map(Nanos::from_secs))
     }
 
-    /// Like [`Run::measure`], for who counts what happens below the threads: `at_end` is called at the instant at
-    /// which the run ends, when the threads may still be in their last calls.
+    /// Like [`Run::measure`], for who counts what happens below the threads: `at_end` is called at the
+    /// instant at which the run ends, when the threads may still be in their last calls.
     ///
     /// # Errors
     /// As [`Run::measure`].

@@ -11,8 +11,9 @@
 //!   └── run, mode, event_rate                        when it ends
 //! ```
 //!
-//! Invariants: every [`FilesetId`] and [`RandomId`] indexes its table; every target exists; there is at least one
-//! thread (or one job of fio, or a trace, instead of processes); a thread has at least one flowop; counts are at least 1 where zero would mean nothing to do.
+//! Invariants: every [`FilesetId`] and [`RandomId`] indexes its table; every target exists; there is at least
+//! one thread (or one job of fio, or a trace, instead of processes); a thread has at least one flowop; counts
+//! are at least 1 where zero would mean nothing to do.
 //!
 //! It does *not* execute anything and does *not* draw random numbers.
 //!
@@ -37,7 +38,8 @@ pub use value::{Distribution, RandomId, RandomVar, TableRow, Value};
 pub struct Workload {
     /// The file (or built-in) that it came from; for reports.
     pub name: String,
-    /// The random variables, indexed by [`RandomId`]; their names are unique, so they can name random streams.
+    /// The random variables, indexed by [`RandomId`]; their names are unique, so they can name random
+    /// streams.
     pub randoms: Vec<RandomVar>,
     /// The file trees, indexed by [`FilesetId`].
     pub filesets: Vec<FilesetSpec>,
@@ -72,9 +74,10 @@ pub struct FilesetId(pub usize);
 /// A tree of files and leaf directories (`define fileset`), or one file (`define file`).
 ///
 /// The tree is Filebench's: a directory's width and depth are gamma distributed around
-/// [`dirwidth`](Self::dirwidth) and [`mean_depth`](Self::mean_depth) with shape [`dir_gamma`](Self::dir_gamma), or
-/// exact where that is 0; the deepest directories hold the files. A width at or above the number of entries gives
-/// one flat directory where the shape is 0, a few huge ones otherwise.
+/// [`dirwidth`](Self::dirwidth) and [`mean_depth`](Self::mean_depth) with shape
+/// [`dir_gamma`](Self::dir_gamma), or exact where that is 0; the deepest directories hold the files. A width
+/// at or above the number of entries gives one flat directory where the shape is 0, a few huge ones
+/// otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FilesetSpec {
     /// The name; also the directory below [`path`](Self::path) that holds the tree.
@@ -89,10 +92,11 @@ pub struct FilesetSpec {
     pub leafdirs: u64,
     /// Bytes of a file when it is preallocated or written whole; drawn once per entry.
     pub size: Value,
-    /// Entries per directory: the mean, or a random variable that is drawn per directory. Below 2, every entry
-    /// has a directory of its own.
+    /// Entries per directory: the mean, or a random variable that is drawn per directory. Below 2, every
+    /// entry has a directory of its own.
     pub dirwidth: Value,
-    /// Shape of the gamma distribution of width and depth (1.5 unless the file says otherwise); 0 means exact.
+    /// Shape of the gamma distribution of width and depth (1.5 unless the file says otherwise); 0 means
+    /// exact.
     pub dir_gamma: f64,
     /// Random depth (`dirdepthrv`); its mean is replaced by the tree's mean depth.
     pub depth: Option<RandomId>,
@@ -265,7 +269,8 @@ impl Workload {
         &self.filesets[id.0]
     }
 
-    /// Bytes that preallocating all filesets is expected to write; for choosing a drive and for progress bars.
+    /// Bytes that preallocating all filesets is expected to write; for choosing a drive and for progress
+    /// bars.
     pub fn expected_bytes(&self) -> f64 {
         let of_jobs: f64 = self.fio.iter().map(OnFiles::expected_bytes).sum();
         let of_trace = self.fiu.as_ref().map_or(0.0, Trace::expected_bytes);

@@ -59,7 +59,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// List the checkpoints of an image that is not mounted (nilfs2); `granary mount --read-only --set fs.nilfs2.cp=N` mounts one
+    /// List the checkpoints of an image that is not mounted (nilfs2); `granary mount --read-only --set
+    /// fs.nilfs2.cp=N` mounts one
     Lscp {
         /// The image directory
         image: PathBuf,
@@ -96,7 +97,8 @@ pub enum Command {
         #[arg(required = true)]
         number: Vec<u64>,
     },
-    /// Cut the power at thousands of points and hold file systems to what they promise; exit code 1 if a promise was broken
+    /// Cut the power at thousands of points and hold file systems to what they promise; exit code 1 if a
+    /// promise was broken
     Crash(crash::CrashArgs),
     /// List a directory of an image that is not mounted
     Ls {
@@ -170,7 +172,8 @@ pub enum Command {
 /// For an image of persistent memory in front of a directory.
 #[derive(Args, Clone)]
 pub struct StackArgs {
-    /// Of persistent memory in front of a directory: that directory, as for `granary mount --stack DIR IMAGE MNT`. Neither it nor the image is changed
+    /// Of persistent memory in front of a directory: that directory, as for `granary mount --stack DIR IMAGE
+    /// MNT`. Neither it nor the image is changed
     #[arg(id = "stack_dir", long = "stack", value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
@@ -201,7 +204,8 @@ pub struct MkfsArgs {
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// Built-in workload (see `granary workload list`) or path of a Filebench .f, a fio .fio or an FIU .fiu file
+    /// Built-in workload (see `granary workload list`) or path of a Filebench .f, a fio .fio or an FIU .fiu
+    /// file
     pub workload: String,
     /// File systems to compare, comma-separated; ratios are to the first
     #[arg(long, value_delimiter = ',', default_value = "bytefs,ext4")]
@@ -209,22 +213,28 @@ pub struct RunArgs {
     /// Built-in testbed (see `granary testbed list`) or path of a .toml file
     #[arg(long, default_value = "bytefs-emulator")]
     pub testbed: String,
-    /// Factor on the number of files and operations; 1 is the workload as written (the paper's size for built-in ones)
+    /// Factor on the number of files and operations; 1 is the workload as written (the paper's size for
+    /// built-in ones)
     #[arg(long, default_value_t = 1.0)]
     pub scale: f64,
-    /// Scale page cache, drive cache and log region along: a hundredth of the files in a hundredth of the memory
+    /// Scale page cache, drive cache and log region along: a hundredth of the files in a hundredth of the
+    /// memory
     #[arg(long)]
     pub scale_memory: bool,
-    /// Share of the 64-byte lines that a random write changes, 0 to 1; Filebench rewrites what was there, which is 0
+    /// Share of the 64-byte lines that a random write changes, 0 to 1; Filebench rewrites what was there,
+    /// which is 0
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub changed_lines: f64,
-    /// After the run, be idle for this many virtual seconds and clean the log of all segments that are not younger (f2fs, nilfs2)
+    /// After the run, be idle for this many virtual seconds and clean the log of all segments that are not
+    /// younger (f2fs, nilfs2)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub then_clean: Option<Nanos>,
-    /// After --then-clean and the unmount, write the whole SSD once in the order of its addresses: what its own gc then costs
+    /// After --then-clean and the unmount, write the whole SSD once in the order of its addresses: what its
+    /// own gc then costs
     #[arg(long, requires = "then_clean")]
     pub then_overwrite: bool,
-    /// Number of threads of the kind of which the workload has most, instead of its own; other kinds stay as they are
+    /// Number of threads of the kind of which the workload has most, instead of its own; other kinds stay as
+    /// they are
     #[arg(long)]
     pub threads: Option<u32>,
     /// Root seed: equal seeds give equal results
@@ -245,7 +255,8 @@ pub struct RunArgs {
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Also write the results into this file, as its name ends: .csv, .html (one page), .json or .jsonl; may be repeated
+    /// Also write the results into this file, as its name ends: .csv, .html (one page), .json or .jsonl; may
+    /// be repeated
     #[arg(long, value_name = "FILE", value_parser = results::export)]
     pub export: Vec<Export>,
     /// Record what the drive is asked into this file, for `granary drive replay`; one file system only
@@ -274,7 +285,8 @@ fn share(text: &str) -> Result<f64, String> {
 
 #[derive(Args)]
 pub struct ReproduceArgs {
-    /// The paper: bytefs (ASPLOS'25), pebblessd (MEMSYS'17), devfs (FAST'18), orchfs (FAST'25), spfs (FAST'23)
+    /// The paper: bytefs (ASPLOS'25), pebblessd (MEMSYS'17), devfs (FAST'18), orchfs (FAST'25), spfs
+    /// (FAST'23)
     pub paper: String,
     /// Figures, tables and sections of the paper, comma-separated; all where left out
     #[arg(long, value_delimiter = ',')]
@@ -285,13 +297,15 @@ pub struct ReproduceArgs {
     /// Of their file systems only these, comma-separated
     #[arg(long, value_delimiter = ',')]
     pub fs: Vec<String>,
-    /// Instead: each statement under each choice of the testbed (ways, channels, tracking, acknowledgement) and with three seeds
+    /// Instead: each statement under each choice of the testbed (ways, channels, tracking, acknowledgement)
+    /// and with three seeds
     #[arg(long, conflicts_with_all = ["json", "export", "record"])]
     pub sensitivity: bool,
     /// Built-in testbed or path of a .toml file; where left out the paper's
     #[arg(long)]
     pub testbed: Option<String>,
-    /// Factor on the paper's files, operations and memories; of oltp on its running time alone. Where left out 0.02, of pebblessd and orchfs 0.005, of devfs 0.01, of spfs 0.05
+    /// Factor on the paper's files, operations and memories; of oltp on its running time alone. Where left
+    /// out 0.02, of pebblessd and orchfs 0.005, of devfs 0.01, of spfs 0.05
     #[arg(long)]
     pub scale: Option<f64>,
     /// Root seed: equal seeds give equal results
@@ -306,10 +320,12 @@ pub struct ReproduceArgs {
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Also write the results into this file, as its name ends: .csv, .html (one page), .json or .jsonl; may be repeated
+    /// Also write the results into this file, as its name ends: .csv, .html (one page), .json or .jsonl; may
+    /// be repeated
     #[arg(long, value_name = "FILE", value_parser = results::export)]
     pub export: Vec<Export>,
-    /// Record what the drives are asked into this directory, WORKLOAD-FS.trace each, for `granary drive replay`
+    /// Record what the drives are asked into this directory, WORKLOAD-FS.trace each, for `granary drive
+    /// replay`
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Runs at the same time; each takes a core and its own memory
@@ -322,7 +338,8 @@ pub struct CalibrateArgs {
     /// File system: ext4, the kernel's on an exported drive and granary's under the same operations
     #[arg(required_unless_present = "reference")]
     pub fs: Option<String>,
-    /// Instead: the isolated operations that were measured of Linux 6.1, ext4, F2FS and NILFS2; needs neither root nor devices
+    /// Instead: the isolated operations that were measured of Linux 6.1, ext4, F2FS and NILFS2; needs neither
+    /// root nor devices
     #[arg(long, conflicts_with_all = ["fs", "load", "data", "scale", "seed", "size", "json"])]
     pub reference: bool,
     /// What to do, comma-separated
@@ -417,7 +434,8 @@ pub enum TestbedCommand {
         /// Names, or paths of files [default: all built-in ones]
         names: Vec<String>,
     },
-    /// Validate testbeds; print what they come to, and warn where values contradict each other; exit code 1 if one is wrong
+    /// Validate testbeds; print what they come to, and warn where values contradict each other; exit code 1
+    /// if one is wrong
     Check {
         /// Names, or paths of files
         #[arg(required = true)]

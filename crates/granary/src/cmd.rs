@@ -4,16 +4,19 @@
 //!   run reproduce workload testbed    workloads in virtual time
 //!                         (interrupt.rs: what a signal leaves of their records)
 //!   drive                   the drive alone
-//!   crash                   power failures, of file systems in memory, or of the kernel's on an export (crash/kernel.rs)
+//!   crash                   power failures, of file systems in memory, or of the kernel's on an export
+//!                           (crash/kernel.rs)
 //!   mkfs fsck stat grow     an image as a whole (control.rs: asks the process that has it mounted)
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
 //!                         (stacked.rs: those of persistent memory in front of a directory)
 //!   lscp mkcp chcp rmcp     its checkpoints and snapshots (checkpoints.rs)
-//!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process,
+//!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its
+//!                           process,
 //!                         outcome.rs: how that ended)
 //!   exec                  a program with direct access to a mount (direct.rs: where they meet)
 //!   calibrate              the model of ext4 beside the kernel's, on an export of its own
-//!   export                  a drive as a file, for the kernel's own file systems (loopdev.rs: as a block device)
+//!   export                  a drive as a file, for the kernel's own file systems (loopdev.rs: as a block
+//!                           device)
 //! ```
 
 pub mod calibrate;

@@ -11,7 +11,8 @@ use granary_trace::TraceError;
 use std::fmt;
 use std::io;
 
-/// A message for stderr, and the exit code: 2, or 1 where what was asked for has been done and something is wrong.
+/// A message for stderr, and the exit code: 2, or 1 where what was asked for has been done and something is
+/// wrong.
 #[derive(Debug)]
 pub struct Failure {
     message: String,

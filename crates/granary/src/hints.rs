@@ -1,12 +1,13 @@
-//! Every command that a message recommends is one: found in the sources, and given to the parser of arguments.
+//! Every command that a message recommends is one: found in the sources, and given to the parser of
+//! arguments.
 //!
 //! ```text
 //!   sources of all crates ── string literals (no comments, no tests) ──> "`granary mkfs IMAGE --force`" ──> clap
 //!   help texts of all commands ─────────────────────────────────────────────^
 //! ```
 //!
-//! Invariants: a message names a command in backticks and whole, so that who copies it has a command; words in capitals and
-//! `{values}` stand for what the user has.
+//! Invariants: a message names a command in backticks and whole, so that who copies it has a command; words
+//! in capitals and `{values}` stand for what the user has.
 
 use crate::cli::Cli;
 use clap::error::ErrorKind;

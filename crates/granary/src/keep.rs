@@ -5,11 +5,13 @@
 
 use libmimalloc_sys as mi;
 
-/// `mi_option_purge_delay`, which libmimalloc-sys does not name; the options before and after it are 14 and 16 there.
+/// `mi_option_purge_delay`, which libmimalloc-sys does not name; the options before and after it are 14 and
+/// 16 there.
 const PURGE_DELAY: mi::mi_option_t = 15;
 
-/// From now on freed memory waits for its next use for ever: it is not given back to the machine after a second, to be cleared by the
-/// kernel when it is wanted again. For programs that end, such as simulations: what they use varies little and often.
+/// From now on freed memory waits for its next use for ever: it is not given back to the machine after a
+/// second, to be cleared by the kernel when it is wanted again. For programs that end, such as simulations:
+/// what they use varies little and often.
 pub fn keep() {
     // SAFETY: an option of mimalloc's, and a value that it has.
     unsafe { mi::mi_option_set(PURGE_DELAY, -1) }

@@ -21,8 +21,8 @@ use cli::{Cli, Command};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// A simulation is made of millions of small nodes, and a page for each page of the drive: its arenas in large pages take a
-/// hundredth of the page faults (docs/BENCHMARKS.md, "The allocator").
+/// A simulation is made of millions of small nodes, and a page for each page of the drive: its arenas in
+/// large pages take a hundredth of the page faults (docs/BENCHMARKS.md, "The allocator").
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

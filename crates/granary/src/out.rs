@@ -1,9 +1,11 @@
-//! stdout and stderr: the only way to them. [`out!`] and [`outln!`] print as `print!` and `println!` do, [`say!`] as `eprintln!`.
+//! stdout and stderr: the only way to them. [`out!`] and [`outln!`] print as `print!` and `println!` do,
+//! [`say!`] as `eprintln!`.
 //!
-//! A reader that went away (`granary ls IMAGE | head -1`) is nothing to complain of: what is printed from then on is
-//! dropped, and the command ends as it would have ended, with images closed and its own exit code. Commands that print
-//! without an end ask [`is_open`]. Any other trouble (a full disk) is remembered, and [`finish`] has it. Talk that nobody can hear
-//! is no trouble at all: `eprintln!` would end the command in the middle of its work.
+//! A reader that went away (`granary ls IMAGE | head -1`) is nothing to complain of: what is printed from
+//! then on is dropped, and the command ends as it would have ended, with images closed and its own exit code.
+//! Commands that print without an end ask [`is_open`]. Any other trouble (a full disk) is remembered, and
+//! [`finish`] has it. Talk that nobody can hear is no trouble at all: `eprintln!` would end the command in
+//! the middle of its work.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};

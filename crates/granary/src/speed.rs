@@ -23,7 +23,8 @@ type Ends = Option<[Point; 2]>;
 #[derive(Clone, Default)]
 pub struct Speed(Arc<Mutex<[Ends; 2]>>);
 
-/// Seconds that this thread has been on a processor, where the system tells: a busy machine does not spoil them.
+/// Seconds that this thread has been on a processor, where the system tells: a busy machine does not spoil
+/// them.
 pub fn on_cpu() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     stat.split(' ').next()?.parse().ok().map(|ns: f64| ns / 1e9)

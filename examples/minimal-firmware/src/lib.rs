@@ -258,7 +258,8 @@ impl Buffer<'_> {
     }
 }
 
-/// Empties the block whose data is oldest, as long as an eighth of it is stale; else the one with the fewest live pages.
+/// Empties the block whose data is oldest, as long as an eighth of it is stale; else the one with the fewest
+/// live pages.
 #[derive(Debug)]
 pub struct Oldest;
 

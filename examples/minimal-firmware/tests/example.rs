@@ -1,4 +1,5 @@
-//! The example is held to what the drives of the registry are held to: a file system, power failures, its own counts; and to its size.
+//! The example is held to what the drives of the registry are held to: a file system, power failures, its own
+//! counts; and to its size.
 
 use granary_crash::{Explorer, load_by_name, target};
 use granary_device::{Command, Devices, Drive, DriveError, Port, Structure};
@@ -127,7 +128,8 @@ fn a_file_system_asks_for_the_command_and_a_drive_without_it_refuses() {
     });
 }
 
-/// Page 0 is written once and page 1 a thousand times: the oldest block is emptied although another one has fewer live pages.
+/// Page 0 is written once and page 1 a thousand times: the oldest block is emptied although another one has
+/// fewer live pages.
 #[test]
 fn its_own_policy_of_gc_is_asked() {
     let copied = |own: bool| {

@@ -7,10 +7,11 @@
 //!   media.rs   two areas of blocks, written in turn
 //! ```
 //!
-//! The whole tree is in memory. Each sync and fsync writes all of it into the older of two areas, with a number and a
-//! checksum; a mount takes the newer whole one. So a power failure leaves what the last fsync saw, or one that was under way.
-//! Before the first of them nothing is safe. It does *not* scale: an fsync costs the whole tree, a lookup the whole
-//! directory, and a tree that would outgrow an area does not grow (`NoSpace`).
+//! The whole tree is in memory. Each sync and fsync writes all of it into the older of two areas, with a
+//! number and a checksum; a mount takes the newer whole one. So a power failure leaves what the last fsync
+//! saw, or one that was under way. Before the first of them nothing is safe. It does *not* scale: an fsync
+//! costs the whole tree, a lookup the whole directory, and a tree that would outgrow an area does not grow
+//! (`NoSpace`).
 
 mod calls;
 mod media;

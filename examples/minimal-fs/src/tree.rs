@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub const SIZE: u64 = granary_units::PAGE_SIZE as u64;
-/// At most so many bytes are a page, a node with its target, or 14 entries. A tree has a node, so that it always takes less.
+/// At most so many bytes are a page, a node with its target, or 14 entries. A tree has a node, so that it
+/// always takes less.
 pub const PIECE: u64 = SIZE + 128;
 pub const ENTRY: u64 = PIECE / 14;
 pub const ROOT: u64 = 1;

@@ -1,5 +1,5 @@
-//! The example is held to what the file systems of the registry are held to: a workload, the model suite, power failures, a
-//! mount; and to its size.
+//! The example is held to what the file systems of the registry are held to: a workload, the model suite,
+//! power failures, a mount; and to its size.
 
 use granary_crash::{Explorer, load_by_name, target};
 use granary_device::{Devices, Port};

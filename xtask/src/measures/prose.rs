@@ -1,7 +1,8 @@
 //! Sentences of documents and of comments.
 //!
 //! ```text
-//!   file -> paragraphs -> sentences        code blocks, tables, drawings and headings are none; `code` and links count as their words
+//!   file -> paragraphs -> sentences        code blocks, tables, drawings and headings are none; `code` and
+//!                                          links count as their words
 //! ```
 
 /// The paragraphs of a document in Markdown. Each item of a list is one.
@@ -79,7 +80,8 @@ pub fn sentences(paragraph: &str) -> Vec<String> {
     all
 }
 
-/// Behind the first sentence: a full stop, question or exclamation mark with what closes behind it, a space, and no small letter.
+/// Behind the first sentence: a full stop, question or exclamation mark with what closes behind it, a space,
+/// and no small letter.
 fn end(text: &str) -> Option<usize> {
     const CLOSING: [char; 5] = [')', '"', '\'', '*', '_'];
     text.match_indices(['.', '?', '!']).find_map(|(at, _)| {

@@ -16,7 +16,8 @@ pub(super) struct Shared;
 impl Mappings for Shared {
     fn load(&self, file: &File, pos: u64, buffer: &mut [u8]) -> Result<()> {
         let map = Map::new(file, pos, buffer.len(), ProtFlags::READ, Advice::LinuxPopulateRead)?;
-        // SAFETY: the mapping has that many bytes from there on, and so has the file; `buffer` is no part of it.
+        // SAFETY: the mapping has that many bytes from there on, and so has the file; `buffer` is no part of
+        // it.
         unsafe { map.bytes.copy_to_nonoverlapping(NonNull::from(&mut *buffer).cast(), buffer.len()) };
         Ok(())
     }
@@ -51,7 +52,8 @@ impl Map {
         let memory = NonNull::new(start.cast::<u8>()).ok_or(Errno::FAULT)?;
         // SAFETY: `within` is less than the mapping's length.
         let map = Map { start, len, bytes: unsafe { memory.add(within) } };
-        // SAFETY: exactly the mapping. A fault that fails here is an error; as a signal it would end the soak.
+        // SAFETY: exactly the mapping. A fault that fails here is an error; as a signal it would end the
+        // soak.
         unsafe { madvise(start, len, fault)? };
         Ok(map)
     }

@@ -12,8 +12,8 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// The drive, and working memory of accesses.
 pub(super) struct Buffers<'a> {
     drive: &'a dyn Drive,
-    /// Each client is a core of its own to it: a DIMM, which knows what each core holds in its caches. An SSD gets stores
-    /// written back at the instant at which they are made, from whichever core.
+    /// Each client is a core of its own to it: a DIMM, which knows what each core holds in its caches. An SSD
+    /// gets stores written back at the instant at which they are made, from whichever core.
     tells_cores: bool,
     /// Pages of the largest command.
     most: usize,
@@ -51,7 +51,8 @@ impl Buffers<'_> {
         }
     }
 
-    /// Begins an access of a client at `now`; returns when it completes (a store: when its lines may be written back).
+    /// Begins an access of a client at `now`; returns when it completes (a store: when its lines may be
+    /// written back).
     #[inline]
     pub(super) fn access(
         &mut self,

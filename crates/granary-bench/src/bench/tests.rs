@@ -143,7 +143,8 @@ fn gc_works_as_hard_under_passes_as_under_independent_draws() {
         let jobs = [Job { random_map, ..job("randwrite", 4096, 32, accesses) }];
         Bench::of(&drive, &jobs).run(|_, _| {}).expect("runs").run.flash.waf()
     };
-    // Near, not equal: that each block is written once in a pass evens out how old data is (0.74; passes in one order: 0.26).
+    // Near, not equal: that each block is written once in a pass evens out how old data is (0.74; passes in
+    // one order: 0.26).
     let (passes, independent) = (waf(true), waf(false));
     assert!((0.6..1.0).contains(&(passes / independent)), "WAF {passes} beside {independent}");
 }

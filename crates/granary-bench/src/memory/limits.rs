@@ -46,8 +46,8 @@ impl Limits {
         }
     }
 
-    /// Whether the system gives so much in one piece. It is asked only where it may not: the allocator would keep what it was
-    /// asked for, and clear it, so that all of it took memory.
+    /// Whether the system gives so much in one piece. It is asked only where it may not: the allocator would
+    /// keep what it was asked for, and clear it, so that all of it took memory.
     pub(super) fn gives_at_once(&self, bytes: u64) -> bool {
         let few = self.memory.as_ref().is_some_and(|(has, _)| bytes <= *has);
         few || usize::try_from(bytes).is_ok_and(|n| Vec::<u8>::new().try_reserve_exact(n).is_ok())

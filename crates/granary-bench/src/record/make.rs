@@ -87,8 +87,9 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Says so where more than a tenth of what was programmed was programmed in the drain, without what the host wrote only
-    /// then: a short run measures how fast the drive's memory takes what is written, not how fast the flash does.
+    /// Says so where more than a tenth of what was programmed was programmed in the drain, without what the
+    /// host wrote only then: a short run measures how fast the drive's memory takes what is written, not how
+    /// fast the flash does.
     fn still_buffered(&self) -> Option<String> {
         let late = self.drain.link.written().div_ceil(granary_units::PAGE_SIZE as u64);
         let run = self.run.flash.total_programs();

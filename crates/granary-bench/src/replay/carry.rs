@@ -155,7 +155,8 @@ impl Replay<'_> {
         Ok(done)
     }
 
-    /// The pages of the drive for those of the trace: themselves, or where they are folded to, in up to two parts.
+    /// The pages of the drive for those of the trace: themselves, or where they are folded to, in up to two
+    /// parts.
     pub(super) fn place(
         &self,
         r: &mut Run,

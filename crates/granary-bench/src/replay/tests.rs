@@ -129,7 +129,8 @@ fn every_call_is_recorded_and_replayed() {
         std::iter::from_fn(|| r.next_event().expect("whole")).map(|e| e.op).collect::<Vec<_>>()
     };
     let (a, b) = (ops(&bytes), ops(&twice));
-    // The power failure's own seed is drawn anew; what was refused lies beyond the drive; the replay settles it in the end.
+    // The power failure's own seed is drawn anew; what was refused lies beyond the drive; the replay settles
+    // it in the end.
     let plain = |ops: &[Op]| {
         ops.iter()
             .filter(|o| !matches!(o, Op::PowerFail(_) | Op::Settle | Op::Trim(..)))

@@ -1,6 +1,7 @@
 //! [`NameIndex`]: from the hash of a name to its slot and inode, 12 B each.
 //!
-//! Two names may have one hash: the caller compares names. The inode is a hint of what the caller will look at next.
+//! Two names may have one hash: the caller compares names. The inode is a hint of what the caller will look
+//! at next.
 
 use granary_kit::{HashIndex, Vacant};
 use rustc_hash::FxHasher;
@@ -38,8 +39,8 @@ pub fn hash(name: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Numbered names, as programs make them, spread evenly: a name is near its home (linear probing at a load of `a`
-    /// expects a distance of `a / (2 - 2a)`, at most 1.5).
+    /// Numbered names, as programs make them, spread evenly: a name is near its home (linear probing at a
+    /// load of `a` expects a distance of `a / (2 - 2a)`, at most 1.5).
     #[test]
     fn numbered_names_are_near_their_homes() {
         let mut index = NameIndex::default();

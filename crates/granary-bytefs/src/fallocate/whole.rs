@@ -1,4 +1,5 @@
-//! A fallocate in one transaction: with `data = "journal"`, where every call is to be there wholly or not at all.
+//! A fallocate in one transaction: with `data = "journal"`, where every call is to be there wholly or not at
+//! all.
 //!
 //! ```text
 //!   promise what is new ── take it ── trim, wait ──────────┐
@@ -6,13 +7,14 @@
 //!   a record ── wait
 //! ```
 //!
-//! Zeroing takes new blocks for whole pages, because trimming acts at once. Where there is no space for them (or, in a
-//! punch, for the extent block of a second half), the pages are zeroed through a record and keep their blocks, up to what
-//! one record holds.
+//! Zeroing takes new blocks for whole pages, because trimming acts at once. Where there is no space for them
+//! (or, in a punch, for the extent block of a second half), the pages are zeroed through a record and keep
+//! their blocks, up to what one record holds.
 //!
-//! What changes more lines than a group may have (`commit_lines`), or zeroes more on a full file system, takes several
-//! transactions, each leaving a consistent file: whole pages become holes or zeros from the end of the range backwards,
-//! holes get blocks, and last, in one, come the pages at the edges, the size and the times.
+//! What changes more lines than a group may have (`commit_lines`), or zeroes more on a full file system,
+//! takes several transactions, each leaving a consistent file: whole pages become holes or zeros from the end
+//! of the range backwards, holes get blocks, and last, in one, come the pages at the edges, the size and the
+//! times.
 
 use super::Request;
 use crate::core::Core;
@@ -182,8 +184,8 @@ impl Core {
         self.settle_reservation(&mut body);
     }
 
-    /// The transaction brings these pages: few lines of one by byte, the others in a record, which counts once the
-    /// caller has said where the transaction is sealed; until then the lock is held.
+    /// The transaction brings these pages: few lines of one by byte, the others in a record, which counts
+    /// once the caller has said where the transaction is sealed; until then the lock is held.
     ///
     /// # Errors
     /// Of the drive.

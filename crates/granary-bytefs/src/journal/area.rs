@@ -10,22 +10,23 @@
 //!                places ── wait ── entries cleared one by one, the oldest first
 //! ```
 //!
-//! The commit entry is a line of the transaction itself, stored through the byte window: the one COMMIT makes metadata,
-//! small writes and large ones count together, and a record without it is garbage. This is the paper's "commit entry
-//! containing the corresponding TxID at the end of the JBD2 journal record", kept in a table so that recovery reads the
-//! table and not the area.
+//! The commit entry is a line of the transaction itself, stored through the byte window: the one COMMIT makes
+//! metadata, small writes and large ones count together, and a record without it is garbage. This is the
+//! paper's "commit entry containing the corresponding TxID at the end of the JBD2 journal record", kept in a
+//! table so that recovery reads the table and not the area.
 //!
-//! What does not come here: new blocks (nobody points to them before the COMMIT, so they are written where they belong)
-//! and few lines of a page (they are lines of the transaction).
+//! What does not come here: new blocks (nobody points to them before the COMMIT, so they are written where
+//! they belong) and few lines of a page (they are lines of the transaction).
 //!
 //! Invariants:
 //! - The drive has a record before its entry's transaction is sealed.
-//! - While a page is in a record that is not checkpointed, it changes through another record only: recovery stores whole
-//!   pages after RECOVER has replayed the lines.
-//! - No record outlives a newer one of the same page: recovery would take the page back to what it was. So a checkpoint
-//!   clears its entries in one transaction.
+//! - While a page is in a record that is not checkpointed, it changes through another record only: recovery
+//!   stores whole pages after RECOVER has replayed the lines.
+//! - No record outlives a newer one of the same page: recovery would take the page back to what it was. So a
+//!   checkpoint clears its entries in one transaction.
 //! - A block gets a new owner only after the records that name it are gone.
-//! - One record is made at a time (`making`), so that whoever lacks room waits for commits and for nothing else.
+//! - One record is made at a time (`making`), so that whoever lacks room waits for commits and for nothing
+//!   else.
 //!
 //! Source: ByteFS sections 4.6 (data journaling) and 4.7 (data recovery).
 
@@ -175,8 +176,8 @@ impl DataJournal {
         runs.into_iter().any(within)
     }
 
-    /// What records have of the blocks `lba..lba + len`, by offset. To be asked before the blocks are read: a checkpoint
-    /// may come between.
+    /// What records have of the blocks `lba..lba + len`, by offset. To be asked before the blocks are read: a
+    /// checkpoint may come between.
     pub fn held(&self, lba: u32, len: usize) -> Vec<(usize, Page)> {
         if self.is_empty() {
             return Vec::new();
@@ -230,8 +231,8 @@ impl DataJournal {
         }
     }
 
-    /// Writes the pages of committed records where they belong, the newest of each, and empties their entries, all or
-    /// none: an older record that outlives a newer one would bring its pages back.
+    /// Writes the pages of committed records where they belong, the newest of each, and empties their
+    /// entries, all or none: an older record that outlives a newer one would bring its pages back.
     fn checkpoint(&self, port: &Port, log: &Journal) -> Result<()> {
         let _one = self.checkpointing.lock();
         let committed = log.committed();
@@ -322,8 +323,8 @@ fn descriptor(seq: u64, pages: &[(u32, Page)]) -> Page {
 }
 
 impl Core {
-    /// Starts a record of these pages, which the drive will have when the ticket is done; commits and checkpoints where
-    /// there is no room. The caller holds `making` until [`DataJournal::sealed`].
+    /// Starts a record of these pages, which the drive will have when the ticket is done; commits and
+    /// checkpoints where there is no room. The caller holds `making` until [`DataJournal::sealed`].
     ///
     /// # Errors
     /// Of the drive.

@@ -1,22 +1,23 @@
 //! [`Journal`]: transactions, their group, and its commit.
 //!
 //! ```text
-//!   sequence:  1 ............ committed ............ sealed          in the running group, all under its one TxID:
+//!   sequence:  1 ............ committed ............ sealed          in the running group, all under its one
+//!                                                                    TxID:
 //!              durable       | group of the leader | running group   transactions inside ─ seal ─> waiting
 //!
 //!   leader:  close the group ── those inside seal ── open the next ── bitmap lines of all ── verify ── COMMIT ── wait
 //! ```
 //!
-//! Who needs durability up to a sequence number either finds it committed, waits for the leader at work, or becomes
-//! the leader himself and commits the running group.
+//! Who needs durability up to a sequence number either finds it committed, waits for the leader at work, or
+//! becomes the leader himself and commits the running group.
 //!
 //! Invariants:
-//! - Nobody is inside when a group ends, and nobody enters the next before. So a line changed in one group is changed
-//!   later in the next: log order is commit order.
+//! - Nobody is inside when a group ends, and nobody enters the next before. So a line changed in one group is
+//!   changed later in the next: log order is commit order.
 //! - Who is inside waits for lines and for the drive only, so the leader's wait ends.
 //!
-//! Source: the group is jbd2's compound transaction (Linux `fs/jbd2/transaction.c`, T_LOCKED); ByteFS section 4.3 has
-//! a TxID and a COMMIT for each operation, which is `commit = "sync"` here.
+//! Source: the group is jbd2's compound transaction (Linux `fs/jbd2/transaction.c`, T_LOCKED); ByteFS
+//! section 4.3 has a TxID and a COMMIT for each operation, which is `commit = "sync"` here.
 
 use crate::journal::redo::{Image, Redo};
 use crate::journal::tx::ManyBits;
@@ -74,7 +75,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty journal whose first transaction is `next_tx`; with `redo` it commits there and not in the firmware.
+    /// An empty journal whose first transaction is `next_tx`; with `redo` it commits there and not in the
+    /// firmware.
     pub fn new(next_tx: u32, redo: Option<Redo>) -> Journal {
         let state = State {
             tx: TxId::NONE,
@@ -146,8 +148,9 @@ impl Journal {
         result.inspect_err(|e| self.fail(e.clone()))
     }
 
-    /// Enters the running group with a transaction of `lines` lines; returns the group's TxID. `None`: the group has no
-    /// room for them among `most` and is to be committed first. A transaction larger than that gets a group of its own.
+    /// Enters the running group with a transaction of `lines` lines; returns the group's TxID. `None`: the
+    /// group has no room for them among `most` and is to be committed first. A transaction larger than that
+    /// gets a group of its own.
     ///
     /// # Errors
     /// Why the journal stopped.
@@ -171,8 +174,8 @@ impl Journal {
         }
     }
 
-    /// Gives a transaction that entered, all of whose lines are stored, its place in the order. Returns its sequence
-    /// number, and how many transactions wait now.
+    /// Gives a transaction that entered, all of whose lines are stored, its place in the order. Returns its
+    /// sequence number, and how many transactions wait now.
     pub fn seal(&self, bits: ManyBits, image: Option<Box<Image>>) -> (u64, usize) {
         let mut s = self.state.lock();
         s.bits.extend(bits);
@@ -226,8 +229,8 @@ impl Journal {
         self.state.lock().groups
     }
 
-    /// Makes all transactions up to `seq` durable. The leader has the bitmap lines of the group stored by `store_bits`.
-    /// Returns whether this task led a group.
+    /// Makes all transactions up to `seq` durable. The leader has the bitmap lines of the group stored by
+    /// `store_bits`. Returns whether this task led a group.
     ///
     /// # Errors
     /// Of the drive; the journal has stopped then.

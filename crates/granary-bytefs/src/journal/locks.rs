@@ -4,8 +4,8 @@
 //!   page p, lines as a 64-bit mask      ->  word hash(p) of 256; a bit = a locked line
 //! ```
 //!
-//! Two pages that share a word can conflict without need; with 256 words that is rare, costs a few microseconds, and
-//! is never wrong. Locking and unlocking a page is one bit operation.
+//! Two pages that share a word can conflict without need; with 256 words that is rare, costs a few
+//! microseconds, and is never wrong. Locking and unlocking a page is one bit operation.
 //!
 //! Source: ByteFS section 4.3 ("the transaction-level lock maintained at the host TxTable").
 

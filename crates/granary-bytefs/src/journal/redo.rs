@@ -8,22 +8,25 @@
 //!             ── the lines once more, where they belong (posted; the verify of group n + 1 covers them)
 //! ```
 //!
-//! This is what the firmware's write log saves (section 4.3, "we can avoid writing to flash memory twice"): every line
-//! crosses the link twice, and a commit takes two round trips.
+//! This is what the firmware's write log saves (section 4.3, "we can avoid writing to flash memory twice"):
+//! every line crosses the link twice, and a commit takes two round trips.
 //!
 //! Invariants:
-//! - A header is valid only with the checksum of all that follows, so a half that is being overwritten counts as empty.
-//! - Before half n % 2 is overwritten by group n + 2, the lines of group n are where they belong: the first verify of
-//!   group n + 1 came after they were stored.
-//! - Blocks whose lines are only in a queue or a half are held in memory (`Image` has them), so that no reader gets the
-//!   old lines from the drive.
+//! - A header is valid only with the checksum of all that follows, so a half that is being overwritten counts
+//!   as empty.
+//! - Before half n % 2 is overwritten by group n + 2, the lines of group n are where they belong: the first
+//!   verify of group n + 1 came after they were stored.
+//! - Blocks whose lines are only in a queue or a half are held in memory (`Image` has them), so that no
+//!   reader gets the old lines from the drive.
 //! - Halves are emptied one after the other, the older first.
-//! - A block that a half names is not used for anything else before both halves are empty ([`Redo::retire`]): recovery
-//!   would store old lines into its new content. (jbd2 has revoke records for this.)
+//! - A block that a half names is not used for anything else before both halves are empty ([`Redo::retire`]):
+//!   recovery would store old lines into its new content. (jbd2 has revoke records for this.)
 //!
-//! It does *not* hold file data: in this variant data goes by block, before the transaction that points to it.
+//! It does *not* hold file data: in this variant data goes by block, before the transaction that points to
+//! it.
 //!
-//! Source: ByteFS section 5.4 for the variant; the paper does not say how it keeps transactions without firmware logging.
+//! Source: ByteFS section 5.4 for the variant; the paper does not say how it keeps transactions without
+//! firmware logging.
 
 use crate::layout::Geometry;
 use crate::space::Run;
@@ -182,7 +185,8 @@ impl Redo {
         self.empty(port, &mut self.state.lock())
     }
 
-    /// The older half goes first, and is gone before the newer one goes: alone, it would bring old lines back.
+    /// The older half goes first, and is gone before the newer one goes: alone, it would bring old lines
+    /// back.
     fn empty(&self, port: &Port, state: &mut State) -> Result<()> {
         let _step = granary_sim::step("bytefs: the redo log is emptied");
         for n in [state.seq + 1, state.seq] {
@@ -193,8 +197,8 @@ impl Redo {
         Ok(())
     }
 
-    /// After a power failure: stores the lines of all groups that were committed, but for pages in `lost`, which take no lines.
-    /// Returns how many groups there were; [`Redo::clear`] is to follow.
+    /// After a power failure: stores the lines of all groups that were committed, but for pages in `lost`,
+    /// which take no lines. Returns how many groups there were; [`Redo::clear`] is to follow.
     ///
     /// # Errors
     /// `Corrupt` where a group names lines outside the file system; of the drive.
@@ -247,8 +251,8 @@ fn read_half(bytes: &[u8]) -> Option<Group> {
     Some((seq, at.zip(content).collect()))
 }
 
-/// Not a CRC-32C: the lines have theirs inside, so all sound versions of a line add the same to a CRC-32C of them all, and
-/// a half with some lines of the next group in it would pass for the group before.
+/// Not a CRC-32C: the lines have theirs inside, so all sound versions of a line add the same to a CRC-32C of
+/// them all, and a half with some lines of the next group in it would pass for the group before.
 fn checksum(seq: u64, bytes: &[u8]) -> u32 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seq) as u32
 }

@@ -5,10 +5,12 @@
 //!   bits:  [ (bitmap, from, len, set or clear) ]  left to the group's commit, which changes each line once
 //! ```
 //!
-//! Planning takes blocks and inodes out of the allocators at once, but changes nothing else; [`Tx::run`] applies all
-//! changes while the lines are locked. A transaction that is dropped before that gives back what it took.
+//! Planning takes blocks and inodes out of the allocators at once, but changes nothing else; [`Tx::run`]
+//! applies all changes while the lines are locked. A transaction that is dropped before that gives back what
+//! it took.
 //!
-//! Neighbouring lines are one store. For the CPU cost table a transaction is a handle, and each run of lines a block of it.
+//! Neighbouring lines are one store. For the CPU cost table a transaction is a handle, and each run of lines
+//! a block of it.
 
 use crate::core::Core;
 use crate::journal::area::Making;
@@ -171,8 +173,8 @@ impl<'a> Tx<'a> {
         Some(place)
     }
 
-    /// Clears blocks in the bitmap. With `release` they become free with the COMMIT; otherwise an inode without links
-    /// goes on using them until it is evicted.
+    /// Clears blocks in the bitmap. With `release` they become free with the COMMIT; otherwise an inode
+    /// without links goes on using them until it is evicted.
     pub fn free_blocks(&mut self, run: Run, release: bool) {
         self.work(costs().extent_free + costs().extent_update);
         self.set_bits(Bitmap::Blocks, run.lba as u64, run.len as u64, false);
@@ -203,8 +205,8 @@ impl<'a> Tx<'a> {
         self.taken_inode = None;
     }
 
-    /// Locks the lines, applies the changes (`apply` must not wait), stores the lines, seals. Returns the sequence
-    /// number; the transaction is durable once that is committed.
+    /// Locks the lines, applies the changes (`apply` must not wait), stores the lines, seals. Returns the
+    /// sequence number; the transaction is durable once that is committed.
     ///
     /// # Errors
     /// Of the drive; `Corrupt` where two directories have one block. The journal has stopped then.
@@ -325,8 +327,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Stores the changed lines; their write-backs overlap under one fence. Where the host keeps the redo log they are
-    /// only copied: they go to the drive with the commit.
+    /// Stores the changed lines; their write-backs overlap under one fence. Where the host keeps the redo log
+    /// they are only copied: they go to the drive with the commit.
     fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
         let port = &self.core.port;
         if self.core.journal.is_redo() {
@@ -378,8 +380,8 @@ impl<'a> Tx<'a> {
 }
 
 impl Core {
-    /// Changes and stores the bitmap lines of a group, each once however many transactions changed it. One task at a
-    /// time does that, so these lines need no locks.
+    /// Changes and stores the bitmap lines of a group, each once however many transactions changed it. One
+    /// task at a time does that, so these lines need no locks.
     pub fn store_bits(&self, tx: TxId, bits: ManyBits) -> Result<Option<Box<Image>>> {
         let mut all = Tx::new(self);
         all.bits = bits;

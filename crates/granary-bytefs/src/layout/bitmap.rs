@@ -1,11 +1,13 @@
-//! Bitmaps: one bit per inode or block, in groups of 480 bits = one 64 B line with its checksum, the unit of update.
+//! Bitmaps: one bit per inode or block, in groups of 480 bits = one 64 B line with its checksum, the unit of
+//! update.
 //!
 //! ```text
 //!   group g: | 480 bits: bit n = bit n % 8 of byte n / 8 | CRC-32C |     1 = in use;  bits beyond the end are 1
 //!   block: 64 groups = 30,720 bits
 //! ```
 //!
-//! Source: ByteFS section 4.5 ("each bitmap block is divided into multiple 64B groups"); the checksum is ours (`line`).
+//! Source: ByteFS section 4.5 ("each bitmap block is divided into multiple 64B groups"); the checksum is ours
+//! (`line`).
 
 use crate::layout::line::PAYLOAD;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, PAGE_SIZE};
@@ -29,7 +31,8 @@ pub fn line_mask(from: u64, len: u64) -> u64 {
     (u64::MAX >> (63 - last)) & (u64::MAX << first)
 }
 
-/// Sets or clears bits `from..from + len` of a bitmap block. Returns whether all of them were the opposite before.
+/// Sets or clears bits `from..from + len` of a bitmap block. Returns whether all of them were the opposite
+/// before.
 pub fn flip(block: &mut [u8; PAGE_SIZE], from: u64, len: u64, set: bool) -> bool {
     let mut clean = true;
     let (mut at, end) = (from, from + len);

@@ -6,11 +6,12 @@
 //!   free:  ino 0, kind 0, len = number of slots of the free area
 //! ```
 //!
-//! The sum is of the number of the head's line on the drive (8 B), the head before the sum, and the name: a change of
-//! the head (another inode, a free area) is still one line.
+//! The sum is of the number of the head's line on the drive (8 B), the head before the sum, and the name: a
+//! change of the head (another inode, a free area) is still one line.
 //!
-//! Invariants: walking from a block's first slot with each head's stride meets every entry and free area up to the
-//! directory's high-water mark; areas are split but never joined, so a position once handed out stays a boundary.
+//! Invariants: walking from a block's first slot with each head's stride meets every entry and free area up
+//! to the directory's high-water mark; areas are split but never joined, so a position once handed out stays
+//! a boundary.
 //!
 //! Source: ByteFS section 4.5 (inode number 4 B, type 2 B, length 2 B, name); the checksum is ours.
 
@@ -77,7 +78,8 @@ impl DentryHead {
         (1..=MAX_SLOTS).contains(&slots).then_some(slots)
     }
 
-    /// Whether the head at the start of `slots`, which has a stride, and its name are as they were sealed at `line`.
+    /// Whether the head at the start of `slots`, which has a stride, and its name are as they were sealed at
+    /// `line`.
     pub fn is_sound(&self, slots: &[u8], line: u64) -> bool {
         let name = if self.is_free() { &[] } else { name(slots, self) };
         self.crc.get() == sum(line, &slots[..SUMMED], name)

@@ -10,13 +10,14 @@
 //!   line of an index block:  15 words, CRC-32C
 //! ```
 //!
-//! The host keeps all extents of an open file sorted in memory, so the media need no order: an extent is written into
-//! any free slot and stays there. A tree would shift its neighbours, up to 64 lines; here every change of one extent
-//! is one line. `inode.slots` counts the slots ever used: later slots, and with them the extent and index blocks that
-//! exist, follow from it; what lies beyond is garbage.
+//! The host keeps all extents of an open file sorted in memory, so the media need no order: an extent is
+//! written into any free slot and stays there. A tree would shift its neighbours, up to 64 lines; here every
+//! change of one extent is one line. `inode.slots` counts the slots ever used: later slots, and with them the
+//! extent and index blocks that exist, follow from it; what lies beyond is garbage.
 //!
-//! Source: ByteFS section 4.5 for the 16 B leaf (file offset 8 B, logical block 4 B, length 4 B). In extent blocks a
-//! leaf has 15 B, because the checksum of its line needs four: 2^56 file blocks are more than a file can have.
+//! Source: ByteFS section 4.5 for the 16 B leaf (file offset 8 B, logical block 4 B, length 4 B). In extent
+//! blocks a leaf has 15 B, because the checksum of its line needs four: 2^56 file blocks are more than a file
+//! can have.
 
 use crate::layout::line::PAYLOAD;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, PAGE_SIZE};
@@ -96,8 +97,8 @@ pub fn slot_lines(n: u32) -> u64 {
     first_lines(n.div_ceil(SLOTS_PER_LINE))
 }
 
-/// The lines of an index block that hold its first `n` pointers, and the last one with the next block's number where
-/// it `goes_on`, as a mask.
+/// The lines of an index block that hold its first `n` pointers, and the last one with the next block's
+/// number where it `goes_on`, as a mask.
 pub fn pointer_lines(n: u32, goes_on: bool) -> u64 {
     first_lines(n.div_ceil(WORDS_PER_LINE)) | (goes_on as u64) << (LINES_PER_PAGE - 1)
 }

@@ -7,9 +7,9 @@
 //!   | ...                                                                                                     segment 2
 //! ```
 //!
-//! A growth appends a *segment*. Bitmaps and the inode table go on in it, counted in whole blocks of them: the bits that the
-//! last bitmap block had beyond the end are used first. So nothing that exists moves. The last block of each part is a copy
-//! of the superblock.
+//! A growth appends a *segment*. Bitmaps and the inode table go on in it, counted in whole blocks of them:
+//! the bits that the last bitmap block had beyond the end are used first. So nothing that exists moves. The
+//! last block of each part is a copy of the superblock.
 //!
 //! Segments are only added, and read without a lock.
 
@@ -101,8 +101,8 @@ impl Geometry {
         (blocks / 128).clamp(Geometry::MIN_JOURNAL, 8192)
     }
 
-    /// Lays out `blocks` blocks with an inode per `inode_ratio` bytes and a journal area of `journal_blocks`. `None`
-    /// where that cannot be: too few or too many blocks (addresses have 32 bits), or no room for data.
+    /// Lays out `blocks` blocks with an inode per `inode_ratio` bytes and a journal area of `journal_blocks`.
+    /// `None` where that cannot be: too few or too many blocks (addresses have 32 bits), or no room for data.
     pub fn new(blocks: u64, inode_ratio: u64, journal_blocks: u64) -> Option<Geometry> {
         let journal_fits = (Geometry::MIN_JOURNAL..blocks).contains(&journal_blocks);
         if !(Geometry::MIN_BLOCKS..=u32::MAX as u64).contains(&blocks)
@@ -136,7 +136,8 @@ impl Geometry {
         }
     }
 
-    /// Whether the areas that mkfs made lie where it lays them for so many blocks, inodes and blocks of journal.
+    /// Whether the areas that mkfs made lie where it lays them for so many blocks, inodes and blocks of
+    /// journal.
     pub fn is_laid_out(&self) -> bool {
         let fits = |n: u64, least: u64| (least..=u32::MAX as u64).contains(&n);
         if !fits(self.first_inodes, INODES_PER_BLOCK)
@@ -183,8 +184,8 @@ impl Geometry {
         self.count.store(n + 1, Ordering::Release);
     }
 
-    /// The segment that growing to `blocks` blocks would add, with as many inodes to a block as mkfs made. `None` where
-    /// there is no room for it: too little more, or too much, or too many growths.
+    /// The segment that growing to `blocks` blocks would add, with as many inodes to a block as mkfs made.
+    /// `None` where there is no room for it: too little more, or too much, or too many growths.
     pub fn next_segment(&self, blocks: u64) -> Option<Segment> {
         let (start, first) = (self.blocks(), self.inodes());
         if blocks <= start || blocks > u32::MAX as u64 || self.segments().count() == MAX_SEGMENTS {
@@ -213,7 +214,8 @@ impl Geometry {
         self.blocks() - self.fixed().map(|r| r.end - r.start).sum::<u64>()
     }
 
-    /// Blocks that are neither data nor directories, ascending: metadata at the front of each part, and copies of the superblock.
+    /// Blocks that are neither data nor directories, ascending: metadata at the front of each part, and
+    /// copies of the superblock.
     pub fn fixed(&self) -> impl Iterator<Item = Range<u64>> {
         let copy = |n: u64| n..n + 1;
         let first = [0..self.data, copy(self.first_blocks - 1)];

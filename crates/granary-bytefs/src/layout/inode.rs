@@ -5,12 +5,12 @@
 //!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index | 120 xattr | 124 CRC-32C
 //! ```
 //!
-//! The first extent is in the hot half: appending to a file of one extent changes one line of its inode. A symbolic
-//! link of up to 48 bytes keeps its target in the places of the extents (`slots` 0). How many blocks an inode has
-//! follows from its extents, all of which are read with it.
+//! The first extent is in the hot half: appending to a file of one extent changes one line of its inode. A
+//! symbolic link of up to 48 bytes keeps its target in the places of the extents (`slots` 0). How many blocks
+//! an inode has follows from its extents, all of which are read with it.
 //!
-//! Invariant: an inode is in use exactly when its bit in the inode bitmap is set; the record of a free inode is
-//! garbage.
+//! Invariant: an inode is in use exactly when its bit in the inode bitmap is set; the record of a free inode
+//! is garbage.
 //!
 //! Source: ByteFS section 4.5 ("we split each inode into the upper and lower regions (64B each)").
 

@@ -1,4 +1,5 @@
-//! Sealed lines: every 64 B line of fixed metadata carries the CRC-32C of itself, so the unit of update stays a line.
+//! Sealed lines: every 64 B line of fixed metadata carries the CRC-32C of itself, so the unit of update stays
+//! a line.
 //!
 //! ```text
 //!   line of block b:   0                                                    60        64
@@ -6,14 +7,16 @@
 //!                                                                            of (64 b + line, 8 B) and payload
 //! ```
 //!
-//! The number of the line is in the sum, so a line that was written to a wrong place is damage, too. Sealed are the
-//! bitmaps, the inode table, the orphan table, extent and index blocks; a directory entry has one sum for all its lines
-//! (`dentry`), the superblock and the extended attributes each have their own.
+//! The number of the line is in the sum, so a line that was written to a wrong place is damage, too. Sealed
+//! are the bitmaps, the inode table, the orphan table, extent and index blocks; a directory entry has one sum
+//! for all its lines (`dentry`), the superblock and the extended attributes each have their own.
 //!
-//! Invariant: whoever changes a line in memory seals it before it is stored ([`crate::journal::Tx::run`] does it for
-//! all). A line of zeros is sound where that means "nothing here" (bitmaps, orphan table): mkfs need not write those.
+//! Invariant: whoever changes a line in memory seals it before it is stored ([`crate::journal::Tx::run`] does
+//! it for all). A line of zeros is sound where that means "nothing here" (bitmaps, orphan table): mkfs need
+//! not write those.
 //!
-//! Source: our own. The paper (ByteFS section 4.5) has no checksums; its bitmap groups have 512 bits, ours 480.
+//! Source: our own. The paper (ByteFS section 4.5) has no checksums; its bitmap groups have 512 bits,
+//! ours 480.
 
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, PAGE_SIZE};
 

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Removals and truncations that change too many lines for one transaction are entered here: they free their
-//! blocks in several steps, each atomic; and files that have no name yet. Recovery reads this block alone: an inode without links is freed, another is
-//! cut to its size. A small file needs no entry, because its last name and all its blocks go in one transaction.
+//! blocks in several steps, each atomic; and files that have no name yet. Recovery reads this block alone: an
+//! inode without links is freed, another is cut to its size. A small file needs no entry, because its last
+//! name and all its blocks go in one transaction.
 
 use crate::layout::line::PAYLOAD;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, PAGE_SIZE};

@@ -1,7 +1,9 @@
-//! The superblock: block 0, read and written whole by the block interface (ByteFS Table 3), so it can have a checksum.
+//! The superblock: block 0, read and written whole by the block interface (ByteFS Table 3), so it can have a
+//! checksum.
 //!
-//! Copies lie in the last block of what mkfs made and of each segment that a growth added. They are written by mkfs, by
-//! growths and by repairs only: a copy never says "clean", so what is mounted from it is recovered.
+//! Copies lie in the last block of what mkfs made and of each segment that a growth added. They are written
+//! by mkfs, by growths and by repairs only: a copy never says "clean", so what is mounted from it is
+//! recovered.
 
 use crate::layout::geometry::{Geometry, MAX_SEGMENTS, Segment};
 use granary_fs::{FsError, Result};
@@ -17,8 +19,9 @@ pub const VERSION: u32 = 4;
 const OLD_CRC: usize = 124;
 /// [`Superblock::state`] of a file system that was unmounted properly.
 pub const CLEAN: u32 = 1;
-/// [`Superblock::state`] of a file system that was unmounted properly, and that was recovered, or repaired, at some time before:
-/// what lies beyond the ends of files may be what a lost write left, and is made zero where an inode is loaded.
+/// [`Superblock::state`] of a file system that was unmounted properly, and that was recovered, or repaired,
+/// at some time before: what lies beyond the ends of files may be what a lost write left, and is made zero
+/// where an inode is loaded.
 pub const CLEAN_LOOSE: u32 = 3;
 /// [`Superblock::state`] of a mounted file system, or one whose power failed.
 pub const IN_USE: u32 = 0;
@@ -79,7 +82,8 @@ pub struct Superblock {
     pub place: U32,
     /// Growths.
     pub grown: U32,
-    /// 1 while the last growth is under way: nothing of it is in use, and bits of the bitmaps may still be missing.
+    /// 1 while the last growth is under way: nothing of it is in use, and bits of the bitmaps may still be
+    /// missing.
     pub growing: U32,
     /// What each growth added.
     pub added: [Added; MAX_SEGMENTS],

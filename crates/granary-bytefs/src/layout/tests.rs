@@ -184,8 +184,8 @@ fn the_areas_follow_each_other_and_hold_what_they_must() {
     assert!(Geometry::new(64, 16384, 15).is_none() && Geometry::new(64, 16384, 64).is_none());
 }
 
-/// However a file system grows, every bitmap block and every block of the inode table has a place of its own, in front of
-/// its part's data, and what the superblock says gives the same geometry again.
+/// However a file system grows, every bitmap block and every block of the inode table has a place of its own,
+/// in front of its part's data, and what the superblock says gives the same geometry again.
 #[test]
 fn segments_follow_each_other_and_nothing_moves() {
     let mut random = Stream::new(3, "segments");

@@ -6,7 +6,8 @@
 //!   bytes:  a `granary_kit::xattr_string`; CRC-32C of magic, bytes, next blocks and the string
 //! ```
 //!
-//! Setting an attribute changes the header's line, its own and those behind it. What lies behind the string is garbage.
+//! Setting an attribute changes the header's line, its own and those behind it. What lies behind the string
+//! is garbage.
 //!
 //! Limit: 28 next blocks, 114 KiB with the head: more than one value of Linux's 64 KiB, not arbitrarily many.
 

@@ -1,4 +1,5 @@
-//! Claims: every block gets one owner. Who comes second gets a copy; whose word is doubtful comes last and gets none.
+//! Claims: every block gets one owner. Who comes second gets a copy; whose word is doubtful comes last and
+//! gets none.
 
 use super::{Piece, Repair, bit, set_bit};
 use granary_device::Structure;
@@ -82,7 +83,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// A directory that loses a block, or gets another one: its names are known, and were counted. Checksums know where names are, too.
+    /// A directory that loses a block, or gets another one: its names are known, and were counted. Checksums
+    /// know where names are, too.
     fn write_names_anew(&mut self, ino: u32) -> Result<()> {
         if self.inode(ino)?.kind == Some(FileKind::Dir) {
             self.dirs.entry(ino).or_default().relist = true;

@@ -1,4 +1,5 @@
-//! Lost pages: those that the drive cannot read any more. They are found before anything is believed, and written anew.
+//! Lost pages: those that the drive cannot read any more. They are found before anything is believed, and
+//! written anew.
 //!
 //! ```text
 //!   bitmap, orphan table   made anew from what is reached          inode table   its inodes are lost, names of them removed
@@ -7,8 +8,9 @@
 //!   content of a file      stays: reading it is an error, which zeros would hide        nobody's   zeros
 //! ```
 //!
-//! Lines of a lost page that the drive's log still has are read and believed as others are; the rest is zeros, which is no
-//! right checksum, and where zeros mean "nothing here" [`Repair::lost_lines`] tells them apart.
+//! Lines of a lost page that the drive's log still has are read and believed as others are; the rest is
+//! zeros, which is no right checksum, and where zeros mean "nothing here" [`Repair::lost_lines`] tells them
+//! apart.
 
 use super::{Bytes, Repair};
 use crate::layout::{Geometry, INODES_PER_BLOCK};
@@ -64,7 +66,8 @@ pub(super) fn still(port: &Port, lost: &mut BTreeSet<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the lost pages of the journal area anew, before it is replayed: what was only there is lost. Returns which.
+/// Writes the lost pages of the journal area anew, before it is replayed: what was only there is lost.
+/// Returns which.
 ///
 /// # Errors
 /// Of the drive.

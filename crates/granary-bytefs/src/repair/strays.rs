@@ -1,9 +1,10 @@
-//! Strays: blocks of directories whose inodes are lost. Names carry their place on the drive in their checksums, so such a
-//! block is known for what it is; what it names keeps its name.
+//! Strays: blocks of directories whose inodes are lost. Names carry their place on the drive in their
+//! checksums, so such a block is known for what it is; what it names keeps its name.
 //!
 //! ```text
 //!   in use, nobody's, begins with a right name ──┬─ a directory in it knows its parent: that is made anew, called as it
-//!                                                │  was where its own name is there, else /lost+found/#number
+//!                                                │  was where its own name is there, else
+//!                                                   /lost+found/#number
 //!                                                └─ only files: what nobody else names, in a new /lost+found/#number
 //! ```
 //!
@@ -20,7 +21,8 @@ use zerocopy::FromZeros;
 use zerocopy::little_endian::{I64, U16, U32};
 
 impl Repair<'_> {
-    /// Reads them, where inodes are lost at all, and makes those directories anew that are known. Returns the others.
+    /// Reads them, where inodes are lost at all, and makes those directories anew that are known. Returns the
+    /// others.
     pub(super) fn strays(&mut self) -> Result<Vec<(u64, Vec<Entry>)>> {
         if !self.lost_inodes {
             return Ok(Vec::new());
@@ -82,7 +84,8 @@ impl Repair<'_> {
         dir.relist = true;
     }
 
-    /// What the other blocks name and nobody else does is found by these names, in a new directory for each block.
+    /// What the other blocks name and nobody else does is found by these names, in a new directory for each
+    /// block.
     pub(super) fn adopt(&mut self, strays: Vec<(u64, Vec<Entry>)>) -> Result<()> {
         for (lba, mut entries) in strays {
             entries.retain(|e| self.inodes.get(&e.child).is_some_and(|f| !f.reached && f.names == 0));

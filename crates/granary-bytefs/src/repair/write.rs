@@ -45,7 +45,8 @@ impl Repair<'_> {
     fn settle_size(&mut self, ino: u32, kind: FileKind) -> Result<()> {
         let found = self.inode(ino)?;
         let size = found.record.size.get();
-        // The type may be known by a name alone: then nobody has looked whether the target can be a short one.
+        // The type may be known by a name alone: then nobody has looked whether the target can be a short
+        // one.
         let is_short = kind == FileKind::Symlink && found.record.slots.get() == 0;
         let most = match kind {
             FileKind::Symlink if is_short => found.target_len(),

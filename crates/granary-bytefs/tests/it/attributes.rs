@@ -19,7 +19,8 @@ fn garbage(drive: &Arc<dyn Drive>) {
     }
 }
 
-/// Values of zeros and of other bytes that grow, shrink, come and go; a mount every now and then reads the media.
+/// Values of zeros and of other bytes that grow, shrink, come and go; a mount every now and then reads the
+/// media.
 #[test]
 fn attributes_in_used_blocks_are_what_was_set() {
     for seed in 0..6 {

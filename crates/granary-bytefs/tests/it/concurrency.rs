@@ -11,7 +11,8 @@ use granary_units::Nanos;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Each task works in a shared and an own directory; afterwards exactly the names and contents that it left are there.
+/// Each task works in a shared and an own directory; afterwards exactly the names and contents that it left
+/// are there.
 fn work(drive: Arc<dyn Drive>, options: MountOptions, seed: u64, tasks: usize, rounds: usize) {
     format(&drive);
     let fs = open(&drive, &options);
@@ -103,8 +104,8 @@ fn real_threads_lose_nothing() {
     work(strict(64), MountOptions { cpus: 2, ..MountOptions::default() }, 9, 8, 60);
 }
 
-/// What only memory knows (time stamps) is on its way to media when any `sync` returns, also one that began while
-/// another was at work.
+/// What only memory knows (time stamps) is on its way to media when any `sync` returns, also one that began
+/// while another was at work.
 #[test]
 fn a_sync_beside_a_sync_returns_no_earlier_than_its_work_is_done() {
     use granary_fs::Cred;

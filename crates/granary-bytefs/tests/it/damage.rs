@@ -1,5 +1,5 @@
-//! Damaged media: `check` names what was planted, `repair` mends it and hurts nobody else, nothing panics, and what
-//! cannot be used is `Corrupt` with evidence.
+//! Damaged media: `check` names what was planted, `repair` mends it and hurts nobody else, nothing panics,
+//! and what cannot be used is `Corrupt` with evidence.
 //!
 //! The places come from SPEC.md section 2, not from the code.
 
@@ -169,8 +169,8 @@ impl Image {
     }
 }
 
-/// Plants damage; one of the findings must contain all of `words`. A repair leaves nothing to be found, and the files
-/// but for the `hurt` have their content.
+/// Plants damage; one of the findings must contain all of `words`. A repair leaves nothing to be found, and
+/// the files but for the `hurt` have their content.
 fn planted(
     words: &'static [&'static str],
     hurt: &'static [&'static str],
@@ -231,7 +231,8 @@ fn a_directory_that_says_what_another_one_does_keeps_the_names_that_it_was_read_
     });
 }
 
-/// A block of a directory is free in the bitmap, and another directory gets it. Each has a copy in memory: of both, one would be stored.
+/// A block of a directory is free in the bitmap, and another directory gets it. Each has a copy in memory: of
+/// both, one would be stored.
 #[test]
 fn a_rename_between_directories_that_have_one_block_is_refused() {
     in_world(|| {
@@ -419,7 +420,8 @@ fn an_unknown_type_is_found_and_told_by_the_name() {
     planted(&["which is no type"], &[], |i| i.inode("/a", |b| b[37] = 0));
 }
 
-/// A flipped bit in any structure is found by its checksum, and mended where something else tells what was there.
+/// A flipped bit in any structure is found by its checksum, and mended where something else tells what was
+/// there.
 #[test]
 fn wrong_checksums_are_found_and_mended() {
     let words = &["wrong checksum"];

@@ -1,4 +1,5 @@
-//! fallocate: with a data journal one transaction for each call; on a full file system all that is there, to the block.
+//! fallocate: with a data journal one transaction for each call; on a full file system all that is there, to
+//! the block.
 
 use crate::common::{assert_clean, format, in_world, open, strict};
 use granary_bytefs::{ByteFs, DataMode, MountOptions};
@@ -109,14 +110,16 @@ fn on_a_full_file_system_pages_are_zeroed_in_their_places() {
     });
 }
 
-/// What statfs offers can be reserved, in pieces of any size, but for the extent blocks that the pieces really take.
+/// What statfs offers can be reserved, in pieces of any size, but for the extent blocks that the pieces
+/// really take.
 #[test]
 fn the_last_blocks_of_a_file_system_can_be_reserved() {
     let modes = [DataMode::Ordered, DataMode::Journal];
     for (data, piece) in modes.into_iter().flat_map(|d| [1, 3, 700, u64::MAX].map(|piece| (d, piece))) {
         in_world(move || {
             let (fs, mut p) = mounted_as(16, data);
-            // As many extents as an inode holds: the next that joins none takes an extent block, with the block that names it.
+            // As many extents as an inode holds: the next that joins none takes an extent block, with the
+            // block that names it.
             let fd = create(&mut p, "/f");
             for n in 0..INLINE {
                 p.fallocate(fd, KEEP, (100_000 + 2 * n) * PAGE, PAGE).expect("there is room");

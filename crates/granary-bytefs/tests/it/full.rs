@@ -134,8 +134,8 @@ fn what_filled_the_file_system_can_be_deleted_and_all_is_as_at_the_start() {
     }
 }
 
-/// On a file system whose last block is taken, moves into directories that must grow, holes in the middle of an extent,
-/// renames over names, truncations and removals go on working.
+/// On a file system whose last block is taken, moves into directories that must grow, holes in the middle of
+/// an extent, renames over names, truncations and removals go on working.
 #[test]
 fn changes_that_free_or_move_work_on_a_full_file_system() {
     for options in ways() {
@@ -184,8 +184,9 @@ fn changes_that_free_or_move_work_on_a_full_file_system() {
     }
 }
 
-/// Random creations, writes, truncations, moves and removals at the edge: what takes space succeeds wholly or fails with
-/// ENOSPC and changes nothing that can be seen; what frees space never fails; content is what was written.
+/// Random creations, writes, truncations, moves and removals at the edge: what takes space succeeds wholly or
+/// fails with ENOSPC and changes nothing that can be seen; what frees space never fails; content is what was
+/// written.
 #[test]
 fn random_operations_at_the_edge_of_full_agree_with_a_model() {
     for (seed, options) in (0..3u64).flat_map(|seed| ways().into_iter().map(move |o| (seed, o))) {

@@ -1,5 +1,5 @@
-//! Growth: new space is usable at once, whenever the power fails the size is the old or the new one, and nothing is lost.
-//! And the copies of the superblock, which growth must keep right.
+//! Growth: new space is usable at once, whenever the power fails the size is the old or the new one, and
+//! nothing is lost. And the copies of the superblock, which growth must keep right.
 
 use crate::common::client::{Client, bytes};
 use crate::common::{assert_clean, in_world, open, small_cached, small_mssd, strict, until_power_fails};
@@ -131,7 +131,8 @@ fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
     });
 }
 
-/// What mkfs makes unless told: few inodes, so that their bitmap needs no new block where the blocks' bitmap does.
+/// What mkfs makes unless told: few inodes, so that their bitmap needs no new block where the blocks' bitmap
+/// does.
 #[test]
 fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() {
     in_world(|| {
@@ -149,8 +150,8 @@ fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() 
     });
 }
 
-/// The power fails at every step of a growth with work beside it: mounting finds the old or the new size, a clean file system,
-/// and all that was synced; then the growth is done once more, and the space used.
+/// The power fails at every step of a growth with work beside it: mounting finds the old or the new size, a
+/// clean file system, and all that was synced; then the growth is done once more, and the space used.
 #[test]
 fn a_power_failure_in_a_growth_leaves_the_old_size_or_the_new_one() {
     let (mut old, mut new) = (0, 0);
@@ -290,8 +291,8 @@ fn a_damaged_superblock_is_found_its_copy_is_used_and_a_repair_restores_it() {
     }
 }
 
-/// Bytes that were changed and given a checksum of their own, as a bug or somebody might: what cannot lie on the drive is
-/// damaged, too, and nothing that block 0 says ends in a panic.
+/// Bytes that were changed and given a checksum of their own, as a bug or somebody might: what cannot lie on
+/// the drive is damaged, too, and nothing that block 0 says ends in a panic.
 #[test]
 fn a_superblock_that_describes_no_drive_is_passed_over_for_its_copy() {
     in_world(|| {

@@ -18,7 +18,8 @@ fn call() -> Call<'static> {
     Call::kernel(Time(now().0 as i64))
 }
 
-/// Every last block can be used, the call that fails changes nothing, and removing works when nothing is free.
+/// Every last block can be used, the call that fails changes nothing, and removing works when nothing is
+/// free.
 #[test]
 fn a_full_file_system_is_full_to_the_last_block_and_can_be_emptied() {
     in_world(|| {
@@ -115,7 +116,8 @@ fn a_directory_of_100_000_names_is_listed_looked_up_and_emptied() {
             assert!(c.lookup(&root, name(n).as_bytes()).expect("readable").is_some());
         }
         assert!(c.lookup(&root, b"name 100000").expect("readable").is_none());
-        // In parts of 1000, with names removed and added meanwhile: every name that stays is told exactly once.
+        // In parts of 1000, with names removed and added meanwhile: every name that stays is told exactly
+        // once.
         let (mut seen, mut from, mut round) = (BTreeSet::new(), 0, 0);
         loop {
             let mut part = 0;
@@ -183,7 +185,8 @@ fn a_sparse_file_reaches_beyond_4_gib() {
     });
 }
 
-/// Two files written in turn, every second page of each first: as many extents as pages, in extent and index blocks.
+/// Two files written in turn, every second page of each first: as many extents as pages, in extent and index
+/// blocks.
 #[test]
 fn a_file_of_thousands_of_extents_survives_a_remount_and_is_cut_to_nothing() {
     in_world(|| {
@@ -402,8 +405,8 @@ fn the_largest_file_is_whole_to_its_last_byte_on_a_write_log() {
     }
 }
 
-/// stat never shows fewer blocks than pages were written, whether they have blocks yet or not (programs take a file
-/// without blocks for one without data), and not many more; what it shows is as much after a remount.
+/// stat never shows fewer blocks than pages were written, whether they have blocks yet or not (programs take
+/// a file without blocks for one without data), and not many more; what it shows is as much after a remount.
 #[test]
 fn stat_counts_pages_that_have_no_block_yet() {
     /// What a file of so few extents may have besides: extent and index blocks.
@@ -498,9 +501,9 @@ fn removals_that_fail_keep_no_place_in_the_orphan_table() {
     });
 }
 
-/// Delayed allocation promises room for an extent to each page. A full file system does not miss that room: what statfs offers
-/// can be written without an fsync in between, by calls of any size, but for the extent blocks that are really needed, and a
-/// call that asks for more writes what there is.
+/// Delayed allocation promises room for an extent to each page. A full file system does not miss that room:
+/// what statfs offers can be written without an fsync in between, by calls of any size, but for the extent
+/// blocks that are really needed, and a call that asks for more writes what there is.
 #[test]
 fn all_that_statfs_offers_can_be_written_before_anything_is_synced() {
     /// An extent block and one that names it: so much may be left where the next page needs both.

@@ -1,4 +1,5 @@
-//! The file system agrees with a plain model, and after a power failure with the model at one point of its history.
+//! The file system agrees with a plain model, and after a power failure with the model at one point of its
+//! history.
 
 use crate::common::client::Client;
 use crate::common::model::{Model, Open, assert_same, real_shape, step, walk};

@@ -1,5 +1,5 @@
-//! Under the vfs: calls behave as the reference, histories of concurrent calls have a serial order, and a remount
-//! shows the same tree.
+//! Under the vfs: calls behave as the reference, histories of concurrent calls have a serial order, and a
+//! remount shows the same tree.
 
 use crate::common::{assert_clean, format, open, small_mssd, strict};
 use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions, Policy};
@@ -140,8 +140,8 @@ fn calls_on_names_have_a_serial_order() {
                     let flags = RenameFlags { no_replace: false, exchange: rng.chance(0.3) };
                     Op::Rename { from: one, to: path(rng), flags }
                 }
-                // No lstat and no link: as in Linux they find an inode and then use it, which another call may come
-                // between; no serial order explains that.
+                // No lstat and no link: as in Linux they find an inode and then use it, which another call
+                // may come between; no serial order explains that.
                 _ => Op::Symlink { target: "nowhere".to_owned(), path: one },
             }
         };

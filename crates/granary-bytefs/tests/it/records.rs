@@ -1,4 +1,5 @@
-//! Records of the data journal on damaged media: each of their pages has a checksum, and none that fails it reaches a file.
+//! Records of the data journal on damaged media: each of their pages has a checksum, and none that fails it
+//! reaches a file.
 
 use crate::common::{format, in_world, small_mssd, strict, until_power_fails};
 use granary_bytefs::{DataMode, MountOptions, mount, repair};
@@ -17,8 +18,8 @@ fn options() -> MountOptions {
     MountOptions { data: DataMode::Journal, ..MountOptions::default() }
 }
 
-/// A drive whose power failed when a file of the bytes `old` had been overwritten with `new`, by a record that waits for
-/// its checkpoint.
+/// A drive whose power failed when a file of the bytes `old` had been overwritten with `new`, by a record
+/// that waits for its checkpoint.
 fn interrupted(old: u8, new: u8) -> (Arc<dyn Drive>, Nanos) {
     let drive = small_mssd(16);
     let d = drive.clone();
@@ -38,8 +39,8 @@ fn interrupted(old: u8, new: u8) -> (Arc<dyn Drive>, Nanos) {
     (drive, t)
 }
 
-/// A drive whose power failed when a file of eight pages of `1` had been written over by four records that wait for their
-/// checkpoint: 2 on pages 0-1, 3 on pages 1-2, 4 on pages 2-3, 5 on pages 5-7.
+/// A drive whose power failed when a file of eight pages of `1` had been written over by four records that
+/// wait for their checkpoint: 2 on pages 0-1, 3 on pages 1-2, 4 on pages 2-3, 5 on pages 5-7.
 fn four_records(drive: Arc<dyn Drive>) -> (Arc<dyn Drive>, Nanos) {
     let d = drive.clone();
     let stopped = World::default().run(move || {
@@ -70,11 +71,13 @@ fn damage(port: &Port, lba: u64, at: usize) {
     port.write(Lpa(lba), &[Page::from_bytes(&bytes)], Structure::Journal).expect("writes");
 }
 
-/// A repair drops damaged records and what was made on them, tells which pages of which file so are older, and keeps the
-/// rest: the first bytes of the file's pages, by what was damaged in the second record or in its entry.
+/// A repair drops damaged records and what was made on them, tells which pages of which file so are older,
+/// and keeps the rest: the first bytes of the file's pages, by what was damaged in the second record or in
+/// its entry.
 #[test]
 fn a_repair_drops_damaged_records_and_what_was_made_on_them() {
-    // In the page of 3 that is its second; in its descriptor; in the magic, the number and the first block of its entry.
+    // In the page of 3 that is its second; in its descriptor; in the magic, the number and the first block of
+    // its entry.
     let cases: [(&str, [u8; 8]); 5] = [
         ("page", [2, 2, 1, 1, 1, 5, 5, 5]),
         ("descriptor", [2, 2, 1, 1, 1, 1, 1, 1]),
@@ -91,7 +94,8 @@ fn a_repair_drops_damaged_records_and_what_was_made_on_them() {
             port.require::<Transactions>().and_then(|log| log.recover()).expect("the drive's log");
             let pages = full_of(&port, 3);
             assert_eq!(pages.len(), 2, "the record waits for its checkpoint");
-            // The journal area begins with the table: the line of an entry whose record begins before these pages.
+            // The journal area begins with the table: the line of an entry whose record begins before these
+            // pages.
             let mut block = [Page::ZERO];
             port.read(Lpa(0), &mut block, Structure::Superblock).expect("reads");
             let journal = word(&block[0].to_bytes(), 112) as u64;
@@ -140,7 +144,8 @@ fn pages_of_f(port: &Port) -> Vec<u8> {
     found.into_iter().step_by(PAGE_SIZE).collect()
 }
 
-/// Power fails while a damaged data journal is mended: what was to be dropped is not taken for sound by whoever comes next.
+/// Power fails while a damaged data journal is mended: what was to be dropped is not taken for sound by
+/// whoever comes next.
 #[test]
 fn a_power_failure_while_a_data_journal_is_mended_changes_nothing_of_what_is_dropped() {
     let begin = Nanos::from_secs(100);
@@ -161,7 +166,8 @@ fn a_power_failure_while_a_data_journal_is_mended_changes_nothing_of_what_is_dro
             now() - begin
         })
     };
-    // Whether a mount takes the file system when the power failed at this instant; either way it becomes the same.
+    // Whether a mount takes the file system when the power failed at this instant; either way it becomes the
+    // same.
     let mended = |at: Nanos| {
         let (drive, t) = four_records(strict(16));
         let d = drive.clone();

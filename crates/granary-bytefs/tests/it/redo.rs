@@ -1,5 +1,5 @@
-//! The host's redo log (`bytefs-dual`) and the blocks that it names: recovery stores lines where they were, so such a block
-//! has no new owner before the log is empty.
+//! The host's redo log (`bytefs-dual`) and the blocks that it names: recovery stores lines where they were,
+//! so such a block has no new owner before the log is empty.
 
 use crate::common::{format, in_world, open, small_cached};
 use granary_bytefs::{MountOptions, Variant};
@@ -20,9 +20,9 @@ fn attach(drive: &Arc<dyn Drive>) -> (Arc<Vfs>, Process) {
     (vfs.clone(), Process::new(vfs, Cred::ROOT))
 }
 
-/// Directories lose their only names and go, in the group that gave them the names; once the group is committed, a file takes
-/// every block that is to be had and is synced. The power fails there, or at `at`; returns that instant, and when the first
-/// sync began and ended.
+/// Directories lose their only names and go, in the group that gave them the names; once the group is
+/// committed, a file takes every block that is to be had and is synced. The power fails there, or at `at`;
+/// returns that instant, and when the first sync began and ended.
 fn reuse(drive: &Arc<dyn Drive>, at: Option<Nanos>) -> (Nanos, [Nanos; 2]) {
     let d = drive.clone();
     let sync = Arc::new(Mutex::new([Nanos::ZERO; 2]));

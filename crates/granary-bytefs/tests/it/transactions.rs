@@ -25,8 +25,8 @@ fn content(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(seed * 2 + 1) >> 5) as u8).collect()
 }
 
-/// One write of twice the journal area over old blocks, and one with more dirty lines than the write log has room for:
-/// both are split, nothing is lost, and the file system goes on.
+/// One write of twice the journal area over old blocks, and one with more dirty lines than the write log has
+/// room for: both are split, nothing is lost, and the file system goes on.
 #[test]
 fn operations_larger_than_journal_and_log_are_split() {
     const LEN: usize = 4 << 20;
@@ -65,8 +65,8 @@ fn operations_larger_than_journal_and_log_are_split() {
     World::default().run(run).expect("no deadlock");
 }
 
-/// The write-back daemons are users of the files that they write: an unmount waits for them, it is not refused and loses
-/// nothing.
+/// The write-back daemons are users of the files that they write: an unmount waits for them, it is not
+/// refused and loses nothing.
 #[test]
 fn an_unmount_in_the_midst_of_write_back_has_everything_on_media() {
     const LEN: usize = 24 << 20;
@@ -101,8 +101,8 @@ fn an_unmount_in_the_midst_of_write_back_has_everything_on_media() {
     World::default().run(run).expect("no deadlock");
 }
 
-/// `tasks` programs create, append and fsync in directories of their own; all share bitmap lines. Returns transactions
-/// per group commit, and how many transactions met.
+/// `tasks` programs create, append and fsync in directories of their own; all share bitmap lines. Returns
+/// transactions per group commit, and how many transactions met.
 fn groups(tasks: usize, commit: CommitMode) -> (f64, u64) {
     let config = WorldConfig { jitter: Nanos(500), seed: tasks as u64, ..WorldConfig::default() };
     let run = move || {
@@ -137,9 +137,9 @@ fn groups(tasks: usize, commit: CommitMode) -> (f64, u64) {
     World::new(config).run(run).expect("no deadlock")
 }
 
-/// Programs that sync together share commits (of 64 hardly more than of 16: the leader is busy all the time by then), and
-/// bitmap lines are the group's, so that they meet by chance only (two pages with one word in the table of locks); where
-/// each commits by itself they meet on these lines.
+/// Programs that sync together share commits (of 64 hardly more than of 16: the leader is busy all the time
+/// by then), and bitmap lines are the group's, so that they meet by chance only (two pages with one word in
+/// the table of locks); where each commits by itself they meet on these lines.
 #[test]
 fn programs_that_sync_share_commits_and_bitmap_lines() {
     let (alone, _) = groups(1, CommitMode::Group);

@@ -1,5 +1,5 @@
-//! Pages that the drive cannot read any more: whatever they held, a repair leaves a sound file system and everything else,
-//! and files can be read where only bitmaps are gone.
+//! Pages that the drive cannot read any more: whatever they held, a repair leaves a sound file system and
+//! everything else, and files can be read where only bitmaps are gone.
 
 use crate::common::{breakable, format, in_world, until_power_fails};
 use granary_bytefs::{MountOptions, Variant, mount, repair};
@@ -148,7 +148,8 @@ impl Image {
         found
     }
 
-    /// Mends, and looks at what must be so whatever was lost. Returns the report, and what was found afterwards.
+    /// Mends, and looks at what must be so whatever was lost. Returns the report, and what was found
+    /// afterwards.
     fn mended(&self, why: &str) -> (granary_fs::Repaired, Files) {
         let report = repair(&self.port).unwrap_or_else(|e| panic!("{why}: {e}"));
         assert_eq!(self.check(), Vec::<String>::new(), "{why}: {report:#?}");
@@ -175,7 +176,8 @@ impl Image {
         (report, files)
     }
 
-    /// Loses the flash page of a drive page, mends, and compares with what may be lost. False where there is no such page.
+    /// Loses the flash page of a drive page, mends, and compares with what may be lost. False where there is
+    /// no such page.
     fn lose(&self, lba: u64) -> bool {
         let (inode_bitmap, table, data, blocks) =
             (self.area(56), self.area(72), self.area(80), self.area(32));
@@ -270,7 +272,8 @@ fn several_pages_that_others_tell_of_cost_nothing() {
     });
 }
 
-/// Files need no bitmap: they are read without, nothing is written, and who would change something is refused.
+/// Files need no bitmap: they are read without, nothing is written, and who would change something is
+/// refused.
 #[test]
 fn files_are_read_where_bitmaps_cannot_be() {
     for damage in 0..5 {
@@ -317,7 +320,8 @@ fn a_check_names_what_cannot_be_read() {
     });
 }
 
-/// The power fails while lost pages are written anew: another repair finishes, and finds what the first would have.
+/// The power fails while lost pages are written anew: another repair finishes, and finds what the first would
+/// have.
 #[test]
 fn a_repair_of_lost_pages_that_a_power_failure_ends_is_finished_by_another() {
     let begin = Nanos::from_secs(100);

@@ -41,8 +41,8 @@ impl Explorer {
 }
 
 impl Explorer {
-    /// Where the recovery behind `path` is to be interrupted, in a mode in which each is: at its first command,
-    /// and near and far.
+    /// Where the recovery behind `path` is to be interrupted, in a mode in which each is: at its first
+    /// command, and near and far.
     pub(super) fn wanted_in_recovery(&self, seed: u64, path: &Path) -> Places {
         if recoveries(path) >= self.deep as usize {
             return Places::new();

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! 1. No call panics, and none waits for ever.
-//! 2. A call that has failed, or behind which the file system became read-only, promises nothing. Any other keeps its promise: what was
-//!    durable before the error stays so, and what an fsync says after it is true.
+//! 2. A call that has failed, or behind which the file system became read-only, promises nothing. Any other
+//!    keeps its promise: what was durable before the error stays so, and what an fsync says after it is true.
 //! 3. On a drive that is well the file system mounts, `check()` is content, and a load works on.
 //!
 //! Each try is a run of its own, with a stream of its own: the runs of other modes stay as they are.
@@ -107,7 +107,8 @@ impl Explorer {
         report
     }
 
-    /// Does a try of run `seed` once more; where calls are named, with these alone and the commands that fail behind them.
+    /// Does a try of run `seed` once more; where calls are named, with these alone and the commands that fail
+    /// behind them.
     pub(super) fn erring_again(&self, seed: u64, place: Place) -> Tried {
         let n = match self.try_at(seed, place) {
             Ok(n) => n,
@@ -144,7 +145,8 @@ impl Explorer {
         }
     }
 
-    /// One try, of which calls are recorded or left out; `failing`: the commands that fail, where not those that were drawn.
+    /// One try, of which calls are recorded or left out; `failing`: the commands that fail, where not those
+    /// that were drawn.
     pub(super) fn attempt(
         &self,
         seed: u64,

@@ -5,7 +5,8 @@
 //!   l812+.0/r3-.0           the others stay; the last one takes what it took, or one of some draws
 //! ```
 //!
-//! Places are numbers of commands, so an earlier power failure can be left out only where the run fails at the same numbers without it.
+//! Places are numbers of commands, so an earlier power failure can be left out only where the run fails at
+//! the same numbers without it.
 
 use super::film::{Places, Wanted};
 use super::kind::same;

@@ -1,9 +1,11 @@
-//! The fewest failed commands of a try of errors of metadata that lead to a failure of the same kind, and then the
-//! fewest calls.
+//! The fewest failed commands of a try of errors of metadata that lead to a failure of the same kind, and
+//! then the fewest calls.
 //!
 //! ```text
-//!   drawn      1.4!1!2 1.9!7 2.3!1      commands that failed, counted from the beginning of the last call before each
-//!   commands   1.9!7                    delta debugging; the others are answered as ever, so the load may go on otherwise
+//!   drawn      1.4!1!2 1.9!7 2.3!1      commands that failed, counted from the beginning of the last call
+//!                                       before each
+//!   commands   1.9!7                    delta debugging; the others are answered as ever, so the load may go
+//!                                       on otherwise
 //!   calls      1.2,1.9!7                as of any run: the load hears what it heard with these commands
 //! ```
 //!
@@ -49,7 +51,8 @@ impl Explorer {
             Tape::playing(&answers, calls)
         };
         let fails = |kept: &[Begun], _: &dyn Fn() -> bool| {
-            // The line names the commands by these calls. One that is kept may lack its open file, and is not made.
+            // The line names the commands by these calls. One that is kept may lack its open file, and is not
+            // made.
             let has_all = |made: &[Begun]| {
                 let is_made = |nth: &Nth| nth.after.is_none_or(|call| made.iter().any(|b| b.call == call));
                 needed.iter().all(is_made)

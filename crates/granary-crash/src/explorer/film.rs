@@ -7,8 +7,9 @@
 //!               = a copy of all devices as they are, with what is under way, and of the promises
 //! ```
 //!
-//! The power fails in the copies ([`Drive::fork`](granary_device::Drive::fork)), so that one run gives many crash images: each costs
-//! its recovery and its check, not the load before it. Taking one takes no virtual time and changes nothing in the run.
+//! The power fails in the copies ([`Drive::fork`](granary_device::Drive::fork)), so that one run gives many
+//! crash images: each costs its recovery and its check, not the load before it. Taking one takes no virtual
+//! time and changes nothing in the run.
 
 use super::place::{At, Phase};
 use crate::faulty::{DevicePage, Faults, Given, Observer};
@@ -121,24 +122,26 @@ pub(super) struct Film {
     reel: Mutex<Reel>,
 }
 
-/// Images are taken at one of so many commands from the beginning of a step on; a long step is met by those that are drawn, too.
+/// Images are taken at one of so many commands from the beginning of a step on; a long step is met by those
+/// that are drawn, too.
 const INSIDE: u64 = 6;
 /// A step that was met so often in one run has had its images.
 const ENOUGH: u64 = 3;
 /// So often a step has an image beside those that are counted.
 const FIRSTS: u64 = 2;
-/// One in so many of these times there is one more, before one of so many fences behind the step's end: what a step gave away
-/// too early shows once another has written there.
+/// One in so many of these times there is one more, before one of so many fences behind the step's end: what
+/// a step gave away too early shows once another has written there.
 const SEQUELS: (u64, u64) = (4, 4);
-/// Until it had so many in a run, a step has one in each life behind a power failure, beside those that are counted. Else the
-/// steps that each recovery has would leave none to the others.
+/// Until it had so many in a run, a step has one in each life behind a power failure, beside those that are
+/// counted. Else the steps that each recovery has would leave none to the others.
 const SCARCE: u64 = 4;
 /// Fewer images than this are for a life behind a power failure, of which a run has many.
 const FEW: usize = 5;
 
 impl Film {
-    /// Of `devices` themselves, not their wrappers. `for_steps`: so many images at most are taken in steps that are met for the
-    /// first times, and as many in others; where they are not few, the first two times of each are free.
+    /// Of `devices` themselves, not their wrappers. `for_steps`: so many images at most are taken in steps
+    /// that are met for the first times, and as many in others; where they are not few, the first two times
+    /// of each are free.
     pub(super) fn new(
         devices: Devices,
         promises: Promises,
@@ -197,8 +200,8 @@ impl Film {
             }
             std::mem::take(&mut reel.wanted.instants)
         };
-        // The same task for as long, also where there are none: a replay has one of them, and which core a task is on depends on how
-        // many there are.
+        // The same task for as long, also where there are none: a replay has one of them, and which core a
+        // task is on depends on how many there are.
         let (film, began, span) = (Arc::clone(self), now(), self.span);
         granary_sim::spawn("power cuts", move || {
             for after in instants {
@@ -326,8 +329,9 @@ impl Watcher for Film {
         if is_first && reel.random.below(SEQUELS.0) == 0 {
             reel.behind.insert(step);
         }
-        // A drive takes a step within a command, which is whole in virtual time: the image is taken behind it. Short steps of file
-        // systems have one command, and where two fences are to be apart that is early: of two places the earlier one.
+        // A drive takes a step within a command, which is whole in virtual time: the image is taken behind
+        // it. Short steps of file systems have one command, and where two fences are to be apart that is
+        // early: of two places the earlier one.
         let behind = reel.random.below(INSIDE).min(reel.random.below(INSIDE));
         // Right before a fence all is under way that the fence before it did not cover.
         if !reel.in_command && reel.random.chance(0.5) {

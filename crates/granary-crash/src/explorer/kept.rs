@@ -2,9 +2,11 @@
 //! leaves can be looked at before its recovery.
 //!
 //! ```text
-//!   in memory   mkfs ── run ──o────>            copies of the devices; what each power failure took is written down
+//!   in memory   mkfs ── run ──o────>            copies of the devices; what each power failure took is
+//!                                               written down
 //!                             `─ recovery ──o─>
-//!   to keep     mkfs ── run ──X recovery ──X    no copies: the run ends at each place, and the power failure takes the same
+//!   to keep     mkfs ── run ──X recovery ──X    no copies: the run ends at each place, and the power failure
+//!                                               takes the same
 //! ```
 //!
 //! Invariant: both power failures meet the same things at the same instants, or nothing is said to be kept.

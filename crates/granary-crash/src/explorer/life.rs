@@ -5,7 +5,8 @@
 //!                                                                          (calm) └── sync ── check ── unmount ── mount ── ...
 //! ```
 //!
-//! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where it was.
+//! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where
+//! it was.
 
 use super::film::Film;
 use super::mission::{Cut, Mission, Outcome};
@@ -104,7 +105,8 @@ struct Diary {
 
 type Told = Arc<Mutex<Diary>>;
 
-/// Runs `main` in a world of its own that goes on where the machine's time stands. The last instant comes back, too.
+/// Runs `main` in a world of its own that goes on where the machine's time stands. The last instant comes
+/// back, too.
 pub(super) fn in_world<T: 'static>(
     machine: &Machine,
     target: &Arc<dyn Target>,
@@ -156,7 +158,8 @@ pub(super) fn format(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<
     Ok(())
 }
 
-/// Mounts what a power failure in mkfs has left. An error is no fault; a file system that mounts must be empty and sound.
+/// Mounts what a power failure in mkfs has left. An error is no fault; a file system that mounts must be
+/// empty and sound.
 pub(super) fn look(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
     let (devices, fs) = (machine.devices.clone(), Arc::clone(target));
     let main = move || {
@@ -164,7 +167,8 @@ pub(super) fn look(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<()
         sleep_until(ready);
         let Ok(mounted) = fs.mount(&devices) else { return Ok(()) };
         let mut wrong = mounted.check(&Call::offline()).map_err(|e| vec![format!("check failed: {e}")])?;
-        // ByteFS writes its superblock behind all else, the copy of it included. It mounts with that, and says so.
+        // ByteFS writes its superblock behind all else, the copy of it included. It mounts with that, and
+        // says so.
         wrong.retain(|what| !what.contains("the superblock was damaged"));
         if !wrong.is_empty() {
             return Err(wrong);

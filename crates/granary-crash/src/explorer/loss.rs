@@ -1,7 +1,9 @@
-//! [`Loss`]: what the last power failure of a path takes, thing by thing, as text: `lost=ssd.cached.12,nvm.line.40=1` names what is lost,
-//! and all else is kept; `kept=...` the other way round. A number behind a thing is the part of it that is kept, in hexadecimal.
+//! [`Loss`]: what the last power failure of a path takes, thing by thing, as text:
+//! `lost=ssd.cached.12,nvm.line.40=1` names what is lost, and all else is kept; `kept=...` the other way
+//! round. A number behind a thing is the part of it that is kept, in hexadecimal.
 //!
-//! [`Explorer::fewest_lost`] looks for the shortest such text with which the failure is still of the same kind.
+//! [`Explorer::fewest_lost`] looks for the shortest such text with which the failure is still of the same
+//! kind.
 //!
 //! ```text
 //!   drawn state   lost: a b c d   kept: e f g
@@ -9,7 +11,8 @@
 //!                 kept=f          delta debugging over what is kept
 //! ```
 //!
-//! Each try cuts the power of a copy of the same devices, so it costs one recovery. Earlier power failures of a path stay as they are.
+//! Each try cuts the power of a copy of the same devices, so it costs one recovery. Earlier power failures of
+//! a path stay as they are.
 
 use super::film::{Image, Places, Wanted};
 use super::kind::same;
@@ -157,7 +160,8 @@ fn words(fate: &Fate, holds: &BTreeMap<DevicePage, Structure>, kept: bool) -> St
     format!("{what}{part}{structure}")
 }
 
-/// The fewest of `items` with which `fails` says yes, as far as leaving out parts finds them; with all of them it does.
+/// The fewest of `items` with which `fails` says yes, as far as leaving out parts finds them; with all of
+/// them it does.
 pub(super) fn fewest<T: Copy>(items: &[T], fails: &mut dyn FnMut(&[T]) -> bool) -> Vec<T> {
     let mut best = items.to_vec();
     if !best.is_empty() && fails(&[]) {
@@ -220,8 +224,8 @@ impl Explorer {
         self
     }
 
-    /// Looks for the fewest things that the last power failure must take, or leave, for a failure of the same kind. `None`: there is
-    /// nothing that it may take, or the failure does not come again.
+    /// Looks for the fewest things that the last power failure must take, or leave, for a failure of the same
+    /// kind. `None`: there is nothing that it may take, or the failure does not come again.
     pub fn fewest_lost(&mut self, failure: &Failure, over: &dyn Fn() -> bool) -> Option<Lost> {
         let before = self.short.take();
         if let Some(calls) = &failure.only {

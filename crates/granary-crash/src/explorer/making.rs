@@ -6,8 +6,8 @@
 //!             |  mkfs again ── mount ── load ── unmount ── mount ── verify: nothing of the first attempt is in the way
 //! ```
 //!
-//! mkfs promises nothing before it returns. But what it leaves must not be taken for a file system that it is not, and it must be
-//! possible to begin again.
+//! mkfs promises nothing before it returns. But what it leaves must not be taken for a file system that it is
+//! not, and it must be possible to begin again.
 
 use super::film::{Film, Image, Places, Wanted};
 use super::life::{self, Life, Machine};
@@ -148,7 +148,8 @@ impl Explorer {
         if let Err(evidence) = life::look(&mut machine, &self.target) {
             return fail("mount", evidence);
         }
-        // This one is not interrupted; each of the thousands of pages that it trims would be looked for among those in flight.
+        // This one is not interrupted; each of the thousands of pages that it trims would be looked for among
+        // those in flight.
         machine.devices.track_in_flight(false);
         if let Err(evidence) = life::format(&mut machine, &self.target) {
             return fail("mkfs", evidence);

@@ -7,9 +7,11 @@
 //!
 //! 1. No damage leads to a panic or a deadlock, in no call.
 //! 2. Damage of content shows in the files that it hit, or somebody tells.
-//! 3. Damage of metadata does not pass for the truth: mount, check() or a call tells of it, or all is as promised. Of which
-//!    structures a file system promises that, for flipped bits and unreadable pages, is in its crash case ([`crate::Target::checks`]).
-//! 4. A repair that left nothing makes a file system that mounts, and that check() is content with; an interrupted repair, done again, too.
+//! 3. Damage of metadata does not pass for the truth: mount, check() or a call tells of it, or all is as
+//!    promised. Of which structures a file system promises that, for flipped bits and unreadable pages, is in
+//!    its crash case ([`crate::Target::checks`]).
+//! 4. A repair that left nothing makes a file system that mounts, and that check() is content with; an
+//!    interrupted repair, done again, too.
 
 use super::film::{Film, Image, Places, Wanted};
 use super::kind::same;
@@ -91,8 +93,8 @@ impl Explorer {
         report
     }
 
-    /// Does once more what failed at `path` of run `seed`: a damage, or a power failure in its repair. The story, where one is kept,
-    /// ends with the damage.
+    /// Does once more what failed at `path` of run `seed`: a damage, or a power failure in its repair. The
+    /// story, where one is kept, ends with the damage.
     pub(super) fn damaged_again(&self, seed: u64, path: &Path) -> (Option<Story>, Result<(), Failure>) {
         let missing = |what: &str| Err(self.failure(seed, NO_PLACE.into(), vec![format!("'{path}' {what}")]));
         let At::Before(n) = path.0[0].at else { return (None, missing("is no damage: d0- is one")) };
@@ -118,8 +120,8 @@ impl Explorer {
         (story, done)
     }
 
-    /// The devices of a run at rest, and its `n`-th damage. Where calls are left out the damage is that of the whole run, in the page
-    /// that holds the same there.
+    /// The devices of a run at rest, and its `n`-th damage. Where calls are left out the damage is that of
+    /// the whole run, in the page that holds the same there.
     fn sick(&self, seed: u64, n: u64) -> Result<Option<(AtRest, Drawn)>, Failure> {
         let tape = Tape::default();
         let whole = self.at_rest(seed, Some(&tape))?;
@@ -130,7 +132,8 @@ impl Explorer {
         Ok(damage.moved(&rest.written).map(|damage| (rest, (damage, works))))
     }
 
-    /// The fewest calls of the load that still lead to a failure of the same kind, with the same damage to the same structure.
+    /// The fewest calls of the load that still lead to a failure of the same kind, with the same damage to
+    /// the same structure.
     pub(super) fn minimise_damage(
         &mut self,
         failure: &Failure,
@@ -269,7 +272,8 @@ impl Explorer {
         Ok(())
     }
 
-    /// Mounts, checks, compares; with `works` it works with it, and mounts once more. The evidence of an error is a panic or a deadlock.
+    /// Mounts, checks, compares; with `works` it works with it, and mounts once more. The evidence of an
+    /// error is a panic or a deadlock.
     fn look_at_damage(&self, machine: &Machine, seed: u64, works: bool) -> Result<Sight, Vec<String>> {
         let (devices, promises) = (machine.devices.clone(), machine.promises.fork());
         let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   all calls before the power failed ── those that change something ── whole clients ── halves, quarters, ... single calls
-//!                       each part: left out; does the run still fail near that place (probe.rs)? then it stays out
+//!                       each part: left out; does the run still fail near that place (probe.rs)? then it
+//!                       stays out
 //! ```
 //!
-//! This is delta debugging. It ends where no single call can be left out, or where the time is over. The place moves with the calls, and so
-//! does what the devices are left with; kind.rs says which failures count as the same. Power failures of a path are left out before
-//! (fewer.rs); those that stay are where they were. Damages of media and errors of metadata have searches of their own (media.rs,
-//! fewer_errors.rs).
-//! It costs nothing where no failure is: only a failure that somebody asks for is minimised.
+//! This is delta debugging. It ends where no single call can be left out, or where the time is over. The
+//! place moves with the calls, and so does what the devices are left with; kind.rs says which failures count
+//! as the same. Power failures of a path are left out before (fewer.rs); those that stay are where they were.
+//! Damages of media and errors of metadata have searches of their own (media.rs, fewer_errors.rs). It costs
+//! nothing where no failure is: only a failure that somebody asks for is minimised.
 
 use super::film::Places;
 use super::kind::same;
@@ -57,8 +58,8 @@ impl Explorer {
         self
     }
 
-    /// Looks for the fewest power failures, then for the fewest calls that lead to a failure of the same kind, until `over` says that
-    /// there is no time left.
+    /// Looks for the fewest power failures, then for the fewest calls that lead to a failure of the same
+    /// kind, until `over` says that there is no time left.
     ///
     /// # Errors
     /// Why the failure is not minimised, in a few words.

@@ -1,9 +1,13 @@
-//! [`Probe`]: whether a run with some of its calls left out still fails near the place where the whole run failed.
+//! [`Probe`]: whether a run with some of its calls left out still fails near the place where the whole run
+//! failed.
 //!
 //! ```text
-//!   whole run    ──[call 2.9 begins]── k commands ──X                   the power fails in call 2.9 or soon behind it
-//!   fewer calls  ──[call 2.9 begins]── k commands ──X                   here the call begins at another command
-//!                                       k-6 .. k+6                      before and after each of these, some draws
+//!   whole run    ──[call 2.9 begins]── k commands ──X                   the power fails in call 2.9 or soon
+//!                                                                       behind it
+//!   fewer calls  ──[call 2.9 begins]── k commands ──X                   here the call begins at another
+//!                                                                       command
+//!                                       k-6 .. k+6                      before and after each of these, some
+//!                                                                       draws
 //! ```
 
 use super::film::{Image, Places, Wanted};
@@ -36,7 +40,8 @@ pub(super) struct Probe<'a> {
     pub(super) answers: Arc<Answers>,
     /// Calls that began before the power failed.
     pub(super) begun: Vec<Begun>,
-    /// The last calls of clients, the very last one first, and how many commands behind their beginnings the power failed.
+    /// The last calls of clients, the very last one first, and how many commands behind their beginnings the
+    /// power failed.
     anchors: Vec<(CallId, i64)>,
     /// The last command before the power failed.
     last: u64,
@@ -52,7 +57,8 @@ pub(super) struct Hit {
 }
 
 impl Explorer {
-    /// Does a run once more for its images, or for what is on the tape then. Whether it ends well is of no interest.
+    /// Does a run once more for its images, or for what is on the tape then. Whether it ends well is of no
+    /// interest.
     pub(super) fn taped(&self, seed: u64, wanted: Places, tape: &Tape) -> Vec<Image> {
         self.trunk(seed, wanted, 0, Some(tape), &mut Report::default()).1
     }

@@ -36,7 +36,8 @@ pub struct Coverage {
     pub damages: Damages,
     /// Errors of metadata.
     pub errors: Errors,
-    /// Points behind one interrupted recovery, behind two in a row, and so on; the last counts all that are deeper.
+    /// Points behind one interrupted recovery, behind two in a row, and so on; the last counts all that are
+    /// deeper.
     pub depths: [u64; DEPTHS],
 }
 
@@ -63,7 +64,8 @@ pub struct Damages {
     pub harmless: u64,
     /// Content of the damaged pages is wrong, and nothing else.
     pub content: u64,
-    /// Something else is wrong, and nobody tells: this file system's metadata have nothing that would show it.
+    /// Something else is wrong, and nobody tells: this file system's metadata have nothing that would show
+    /// it.
     pub silent: u64,
     /// Repairs that left nothing, interrupted ones included.
     pub repaired: u64,
@@ -162,8 +164,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// File system, load, run and place, with tabs between them: a line which finds the failure again; `None` where only a seed does, or nothing
-    /// failed but a run without a power failure.
+    /// File system, load, run and place, with tabs between them: a line which finds the failure again; `None`
+    /// where only a seed does, or nothing failed but a run without a power failure.
     pub fn replay_line(&self) -> Option<String> {
         let Failure { fs, load, .. } = self;
         (!self.path.0.is_empty()).then(|| format!("{fs}\t{load}\t{}", self.place()))
@@ -187,7 +189,8 @@ impl Failure {
         (!self.path.0.is_empty()).then(command)
     }
 
-    /// The run, an `e` before it where writes failed in each, the places in it, the calls that alone are made, and what is lost.
+    /// The run, an `e` before it where writes failed in each, the places in it, the calls that alone are
+    /// made, and what is lost.
     fn place(&self) -> String {
         let errors = if self.errors { "e" } else { "" };
         let only = self.only.as_ref().map_or(String::new(), |calls| format!(":{calls}"));
@@ -199,7 +202,8 @@ impl Failure {
 /// The stage of a replay whose place is not in the run.
 pub(super) const NO_PLACE: &str = "replay";
 
-/// A load's name for a shell: generated programs have spaces and parentheses in theirs, and files any character.
+/// A load's name for a shell: generated programs have spaces and parentheses in theirs, and files any
+/// character.
 fn quoted(load: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     match load.chars().all(plain) {

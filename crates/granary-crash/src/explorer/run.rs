@@ -36,8 +36,8 @@ pub struct Effort {
     pub in_steps: u32,
     /// Images before and after every command.
     pub linear: bool,
-    /// States that the devices may be left in which are looked at, of each image. With `exhaustive` all of them, up to this number,
-    /// each once; else drawn.
+    /// States that the devices may be left in which are looked at, of each image. With `exhaustive` all of
+    /// them, up to this number, each once; else drawn.
     pub draws: u32,
     /// See `draws`.
     pub exhaustive: bool,
@@ -53,7 +53,8 @@ impl Effort {
 }
 
 impl Default for Effort {
-    /// 8 images anywhere, as many in rare steps, two states of each. More runs find more than more images of one.
+    /// 8 images anywhere, as many in rare steps, two states of each. More runs find more than more images of
+    /// one.
     fn default() -> Effort {
         Effort { anywhere: 8, in_steps: 8, linear: false, draws: 2, exhaustive: false, nested: false }
     }
@@ -61,7 +62,8 @@ impl Default for Effort {
 
 /// One in so many recovered file systems goes on with its load; the others have been looked at and are left.
 const GOES_ON: u64 = 8;
-/// Of those that go on, one in so many is filled and emptied at its end: that takes as long as dozens of other points.
+/// Of those that go on, one in so many is filled and emptied at its end: that takes as long as dozens of
+/// other points.
 const EXERCISED: u64 = 32;
 /// One in so many is unmounted and mounted again before anybody looks.
 const SHUT_UNSEEN: u64 = 8;
@@ -128,7 +130,8 @@ impl Explorer {
     ) {
         let mut todo: Vec<Crash> = crashes(&Path::default(), self.rounds(seed) - 1, images);
         while !bounds.are_met(report) && !todo.is_empty() {
-            // In any order: where time ends early, what was looked at is from everywhere, rather in rare steps.
+            // In any order: where time ends early, what was looked at is from everywhere, rather in rare
+            // steps.
             let pair = [0; 2].map(|_| random.below(todo.len() as u64) as usize);
             let rarer =
                 if todo[pair[0]].rarity(report) <= todo[pair[1]].rarity(report) { pair[0] } else { pair[1] };
@@ -207,7 +210,8 @@ impl Explorer {
         }
     }
 
-    /// What comes of the power failures of `path`, of which the last takes `loss`; the first is one of `images`.
+    /// What comes of the power failures of `path`, of which the last takes `loss`; the first is one of
+    /// `images`.
     ///
     /// # Errors
     /// See [`Explorer::replay`].
@@ -384,7 +388,8 @@ impl Explorer {
         if self.one_in(LONG, seed, "long run") { self.load.rounds().max(1) } else { 1 }
     }
 
-    /// Whether a run is one of so many: of each load another one, so that the first runs of all loads have some.
+    /// Whether a run is one of so many: of each load another one, so that the first runs of all loads have
+    /// some.
     pub(crate) fn one_in(&self, many: u64, seed: u64, what: &str) -> bool {
         let drawn = |what: &str, many| Stream::new(seed, what).below(many) == 0;
         drawn(what, 2 * many) || drawn(&format!("{what} of {}", self.load.name()), 2 * many)

@@ -1,4 +1,5 @@
-//! Snapshots in a life: one is taken between two parts of a round, and each that was taken must show the same behind a recovery.
+//! Snapshots in a life: one is taken between two parts of a round, and each that was taken must show the same
+//! behind a recovery.
 
 use super::life::Life;
 use crate::oracle::{Picture, Promises};

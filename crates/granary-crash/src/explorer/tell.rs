@@ -1,4 +1,5 @@
-//! A failure, told as a story: what clients did, where the power failed, and what was done to the file that is wrong.
+//! A failure, told as a story: what clients did, where the power failed, and what was done to the file that
+//! is wrong.
 
 use super::place::{At, Phase, Place};
 use super::run::Cut;
@@ -52,7 +53,8 @@ impl Explorer {
         Some(Tale { until, whole: promises.story()?, again: again.err()? })
     }
 
-    /// Does a failure once more and tells what led to it; nothing, where the failure has no place in a run or does not come again.
+    /// Does a failure once more and tells what led to it; nothing, where the failure has no place in a run or
+    /// does not come again.
     pub fn tell(&mut self, failure: &Failure) -> Vec<String> {
         let Some(Tale { until, whole, again }) = self.tale(failure) else { return Vec::new() };
         let mut out = Vec::new();

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   WriteErrors      writes of content, one in so many
-//!   MetadataErrors   writes and reads of metadata, FLUSH, commands of the drive's own: from one of them on, one in so many, so often; or
+//!   MetadataErrors   writes and reads of metadata, FLUSH, commands of the drive's own: from one of them on,
+//!                    one in so many, so often; or
 //!                    those that are named, counted from the beginnings of calls
 //! ```
 //!

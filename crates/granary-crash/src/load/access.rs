@@ -1,12 +1,13 @@
-//! [`Rights`]: who may do what with a file: permission and set-id bits, owners, access lists, attributes that grow, times.
+//! [`Rights`]: who may do what with a file: permission and set-id bits, owners, access lists, attributes that
+//! grow, times.
 //!
 //! ```text
 //!   /x0/n0 ... n4     files and directories of client 0, each with attributes from nothing to several blocks
 //!   /x0/list          a directory whose default list everything made in it gets
 //! ```
 //!
-//! Attributes begin in the inode, go to a block of their own, are shared by files that have the same, and come back. Each call
-//! changes one inode and, with access lists, the mode as well.
+//! Attributes begin in the inode, go to a block of their own, are shared by files that have the same, and
+//! come back. Each call changes one inode and, with access lists, the mode as well.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync, fsync_dir};

@@ -1,4 +1,5 @@
-//! [`Appended`]: files that grow by small pieces that are made durable one by one, are cut, removed and made again.
+//! [`Appended`]: files that grow by small pieces that are made durable one by one, are cut, removed and made
+//! again.
 //!
 //! ```text
 //!   /a0 ... /a3    append, overwrite, fdatasync | truncate, punch, chmod, rename in between | sync, so that a checkpoint has them

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   /c0 ... /c11   96 KiB each, overwritten in pieces, so that no segment stays full     fsync, fdatasync, sync now and then
-//!   every few changes: sweep       valid blocks move, power fails before or after the checkpoint that names their new places
+//!   every few changes: sweep       valid blocks move, power fails before or after the checkpoint that names
+//!                                  their new places
 //! ```
 //!
 //! A file system that has nothing to clean is busy with the overwrites alone.

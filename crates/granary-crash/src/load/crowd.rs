@@ -1,14 +1,16 @@
 //! [`Crowd`]: directories that fill with small synced files, and empty again.
 //!
 //! ```text
-//!   files   ..........######################..........#####        tables of names and inodes split, grow and merge
+//!   files   ..........######################..........#####        tables of names and inodes split, grow
+//!                                                                  and merge
 //!           made by the dozen    removed by the dozen  made again
-//!   ledger  hhhh ######|                                  logs of one file are cleaned: most of it is dead, a cut write is not
+//!   ledger  hhhh ######|                                  logs of one file are cleaned: most of it is dead,
+//!                                                         a cut write is not
 //! ```
 //!
-//! Each file has some hundred bytes, or as many in each of eight pages. Whole dozens are made, renamed or removed at a time, more in
-//! the waves down, so that structures whose size follows the number of files change it in both directions within one run. One file of
-//! each client has hundreds of changes.
+//! Each file has some hundred bytes, or as many in each of eight pages. Whole dozens are made, renamed or
+//! removed at a time, more in the waves down, so that structures whose size follows the number of files
+//! change it in both directions within one run. One file of each client has hundreds of changes.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once, directories, fsync_dir};

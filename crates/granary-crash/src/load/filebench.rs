@@ -1,7 +1,7 @@
 //! [`Filebench`]: the built-in Filebench workloads, made small.
 //!
-//! Each round works in a directory of its own, because a run makes its files anew: what earlier rounds left must still
-//! be there at the next power failure.
+//! Each round works in a directory of its own, because a run makes its files anew: what earlier rounds left
+//! must still be there at the next power failure.
 
 use super::{Clients, Load};
 use granary_sim::rng::Stream;
@@ -21,8 +21,8 @@ pub struct Filebench {
 }
 
 impl Filebench {
-    /// `varmail` or `fileserver` with some dozens of files of 12 KiB, 4 threads and `count` operations in all; `oltp`
-    /// with 8 files of 64 KiB, 4 readers, 2 database writers and the log writer.
+    /// `varmail` or `fileserver` with some dozens of files of 12 KiB, 4 threads and `count` operations in
+    /// all; `oltp` with 8 files of 64 KiB, 4 readers, 2 database writers and the log writer.
     pub fn new(name: &str, count: u32) -> Filebench {
         Filebench { name: name.to_owned(), files: 40, threads: 4, count }
     }

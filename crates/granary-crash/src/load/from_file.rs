@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Somebody else's program is made for drives of any size and runs for any time: its files are scaled down to
-//! [`MOST_BYTES`], and its run ends after so many calls. Every round begins with an empty tree, because such programs make
-//! their files anew: what the round before left is removed, call by call.
+//! [`MOST_BYTES`], and its run ends after so many calls. Every round begins with an empty tree, because such
+//! programs make their files anew: what the round before left is removed, call by call.
 
 use super::torture::expected;
 use super::{Clients, Load, OWN_FAULT};
@@ -45,7 +45,8 @@ impl FromFile {
     /// The program with this text; `name` is the file's, its end says what it is.
     ///
     /// # Errors
-    /// A fault of the text, with its line; files that cannot be scaled down to what crash tests have space for.
+    /// A fault of the text, with its line; files that cannot be scaled down to what crash tests have space
+    /// for.
     pub fn new(name: &str, text: &[u8], calls: u64) -> Result<FromFile, String> {
         let end = Path::new(name).extension().map(|end| end.to_string_lossy().to_lowercase());
         let told = |e: &dyn std::fmt::Display| e.to_string();

@@ -1,9 +1,11 @@
 //! [`Full`]: work on a drive that has no space left, or a little.
 //!
 //! ```text
-//!   /ballast0 /ballast1    written, then reserved, in ever smaller pieces, until there is no space; what is given back comes
+//!   /ballast0 /ballast1    written, then reserved, in ever smaller pieces, until there is no space; what is
+//!                          given back comes
 //!                          from here, and is taken again
-//!   /full0/n0 ... n7       files and directories of client 0: what needs space fails or not, what frees space must not fail
+//!   /full0/n0 ... n7       files and directories of client 0: what needs space fails or not, what frees
+//!                          space must not fail
 //! ```
 //!
 //! What was accepted must reach the drive: an fsync without space is a failure, and so is a removal.

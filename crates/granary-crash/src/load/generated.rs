@@ -6,13 +6,13 @@
 //!      core   flush            core, unflushed       the last is always flushed
 //! ```
 //!
-//! The space is bounded in the manner of ACE (Mohan et al., OSDI '18): most crash bugs of Linux file systems showed after
-//! three calls or fewer on a new file system, each followed by a flush or not. The needs of a call are provided first: a file
-//! that it changes is made, a name that it makes is freed.
+//! The space is bounded in the manner of ACE (Mohan et al., OSDI '18): most crash bugs of Linux file systems
+//! showed after three calls or fewer on a new file system, each followed by a flush or not. The needs of a
+//! call are provided first: a file that it changes is made, a name that it makes is freed.
 //!
-//! Invariants: program n is the same for ever, as long as the names and the calls are. No more than the list of steps is in
-//! memory. Every name is one of [`Names::ALL`].
-//! It does *not* leave out programs that are equal but for the names.
+//! Invariants: program n is the same for ever, as long as the names and the calls are. No more than the list
+//! of steps is in memory. Every name is one of [`Names::ALL`]. It does *not* leave out programs that are
+//! equal but for the names.
 
 mod core;
 mod run;
@@ -69,7 +69,8 @@ impl Sequences {
         self.size().expect("checked in `new`")
     }
 
-    /// The program with this number, from 0 to [`Sequences::count`] - 1. Neighbours differ in their first call.
+    /// The program with this number, from 0 to [`Sequences::count`] - 1. Neighbours differ in their first
+    /// call.
     ///
     /// # Panics
     /// Beyond the last.

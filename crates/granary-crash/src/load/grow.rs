@@ -1,8 +1,10 @@
 //! [`Grow`]: a file system that grows while clients change it.
 //!
 //! ```text
-//!   mkfs on three quarters of the drive      clients of torture, and a task beside them: grow to seven eighths, grow to the whole
-//!                                            the power fails: the old size or the new one; growing again does the rest
+//!   mkfs on three quarters of the drive      clients of torture, and a task beside them: grow to seven
+//!                                            eighths, grow to the whole
+//!                                            the power fails: the old size or the new one; growing again
+//!                                            does the rest
 //! ```
 
 use super::{Clients, Load, Torture};

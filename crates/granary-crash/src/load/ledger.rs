@@ -1,13 +1,15 @@
-//! [`Ledger`]: files whose changes are kept for long, but for a stretch of them that is soon dead, and new files right behind.
+//! [`Ledger`]: files whose changes are kept for long, but for a stretch of them that is soon dead, and new
+//! files right behind.
 //!
 //! ```text
 //!   changes   aaaaaaaa hhhhhhhhhhhh bbbbbbbbb    a, b: each a page of its own, every second one    h: one page again and again
-//!   log       | page 0 | page 1    | page 2 | page 3      page 1 has nothing alive, the others have: it is given away
+//!   log       | page 0 | page 1    | page 2 | page 3      page 1 has nothing alive, the others have: it is
+//!                                                         given away
 //!   small files, made and removed at once: who is next takes what was given away
 //! ```
 //!
-//! Another file soon writes to the pages that a log, a journal or a table gives away. A file has over a hundred pieces that
-//! cannot be joined, so tables of extents get deep, and buckets of one hash full.
+//! Another file soon writes to the pages that a log, a journal or a table gives away. A file has over a
+//! hundred pieces that cannot be joined, so tables of extents get deep, and buckets of one hash full.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once, directories};
@@ -33,8 +35,8 @@ impl Default for Ledger {
 }
 
 const PAGE: u64 = 4096;
-/// Changes before the stretch that dies, of it, and behind it. A page of NOVA's log has 63 of them: the first two
-/// together are more than two pages, and all of them more than three.
+/// Changes before the stretch that dies, of it, and behind it. A page of NOVA's log has 63 of them: the first
+/// two together are more than two pages, and all of them more than three.
 const BEFORE: u64 = 50;
 const HOT: u64 = 80;
 const AFTER: u64 = 70;

@@ -1,11 +1,13 @@
 //! [`Mapped`]: files that are mapped and written, read, cut by others at the same time.
 //!
 //! ```text
-//!   /m0 /m1 /m2     twelve pages each: stores of some bytes, of lines, of pages; msync of some pages, fsync, write, read
+//!   /m0 /m1 /m2     twelve pages each: stores of some bytes, of lines, of pages; msync of some pages, fsync,
+//!                   write, read
 //! ```
 //!
-//! A page of a mapping is dirty without a call that says so: what is written back, and when, is the page cache's business.
-//! Each client has mappings of its own of files that all share. Sizes stay: a store beyond a file's end is nobody's.
+//! A page of a mapping is dirty without a call that says so: what is written back, and when, is the page
+//! cache's business. Each client has mappings of its own of files that all share. Sizes stay: a store beyond
+//! a file's end is nobody's.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once};

@@ -1,13 +1,14 @@
 //! [`NearFull`]: a file system with a few percent left, on which clients write over, remove and make files.
 //!
 //! ```text
-//!   /old/0 /old/1 ...    files of 256 KiB, written until [`LEFT`] percent are free; each sixth is removed, so that what is free
+//!   /old/0 /old/1 ...    files of 256 KiB, written until [`LEFT`] percent are free; each sixth is removed,
+//!                        so that what is free
 //!                        lies in pieces
 //!   /n0.0 ... /n2.7      what the clients work on: whole pages over old ones, small files, removals
 //! ```
 //!
-//! Allocators search, segments are cleaned, logs are emptied, the drive collects garbage. Unlike `full` there is always space for
-//! what is asked for, or nearly: what fails for want of it is not an error.
+//! Allocators search, segments are cleaned, logs are emptied, the drive collects garbage. Unlike `full` there
+//! is always space for what is asked for, or nearly: what fails for want of it is not an error.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync};

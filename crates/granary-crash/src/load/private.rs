@@ -5,8 +5,8 @@
 //!   then   grown far, renamed, linked, cut, removed, left alone until somebody demotes them
 //! ```
 //!
-//! SPFS keeps such files in persistent memory, where its options say so in that alone; growth, second names and directories
-//! send them below. For others it is a load of small synchronous appends.
+//! SPFS keeps such files in persistent memory, where its options say so in that alone; growth, second names
+//! and directories send them below. For others it is a load of small synchronous appends.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once, directories, fsync, fsync_dir};
@@ -95,7 +95,8 @@ impl One {
         }
     }
 
-    /// To a name that another may have; or away to a long one that none has, and back, as programs do that replace a file.
+    /// To a name that another may have; or away to a long one that none has, and back, as programs do that
+    /// replace a file.
     fn rename(&mut self, path: &str, other: &str) -> Result<(), String> {
         if self.random.chance(0.4) {
             return expected("rename", self.posix.rename(path, other)).map(drop);

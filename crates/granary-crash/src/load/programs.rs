@@ -2,7 +2,8 @@
 //! [`Every`] has each once.
 //!
 //! ```text
-//!   Programs   run 7:  a program | one more | one more ...      drawn; a long run has several, one behind the other
+//!   Programs   run 7:  a program | one more | one more ...      drawn; a long run has several, one behind
+//!                                                               the other
 //!   Every      run 7:  program 7 * STRIDE mod count             alone on a new file system, as ACE has it
 //! ```
 

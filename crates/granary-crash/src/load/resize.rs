@@ -1,13 +1,15 @@
-//! [`Resize`]: files cut and grown around the borders of pages, extents and blocks, with an fsync between any two.
+//! [`Resize`]: files cut and grown around the borders of pages, extents and blocks, with an fsync between any
+//! two.
 //!
 //! ```text
 //!   size  |----------------x|        cut inside a page: what was behind it must never come back
 //!         |----------------x00000|   grown again, by truncate, a write behind it, or reserved space
 //! ```
 //!
-//! In some visits each write is durable when it returns, while the page of the old end is not: what media have there must not show.
-//! Sizes are borders of [`BORDERS`] and a few bytes beside them. So the page of the old end is cut, zeroed and filled again and
-//! again; so are the last block of an extent and the first of the next.
+//! In some visits each write is durable when it returns, while the page of the old end is not: what media
+//! have there must not show. Sizes are borders of [`BORDERS`] and a few bytes beside them. So the page of the
+//! old end is cut, zeroed and filled again and again; so are the last block of an extent and the first of the
+//! next.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once};
@@ -34,7 +36,8 @@ impl Default for Resize {
 }
 
 const FILES: u64 = 2;
-/// Pages at whose ends something ends in one of the layouts: direct pointers, inline data, extents, large blocks, nodes.
+/// Pages at whose ends something ends in one of the layouts: direct pointers, inline data, extents, large
+/// blocks, nodes.
 const BORDERS: [u64; 13] = [0, 1, 2, 7, 8, 9, 11, 12, 13, 16, 64, 128, 512];
 
 impl Load for Resize {

@@ -1,4 +1,5 @@
-//! [`Snapshots`]: snapshots of a file system that keeps them, while clients change it and a cleaner collects what they removed.
+//! [`Snapshots`]: snapshots of a file system that keeps them, while clients change it and a cleaner collects
+//! what they removed.
 //!
 //! ```text
 //!   a round   torture ── unmount, snapshot, a picture of it ── mount ── torture      the power fails anywhere

@@ -1,4 +1,5 @@
-//! [`Sparse`]: files with pages far apart, cut and grown again, and files saved under a name of the moment and renamed.
+//! [`Sparse`]: files with pages far apart, cut and grown again, and files saved under a name of the moment
+//! and renamed.
 //!
 //! ```text
 //!   /f1.0 /f1.1   two files of client 1: pages at the borders of what one node of a tree of pointers reaches
@@ -31,7 +32,8 @@ impl Default for Sparse {
     }
 }
 
-/// Pages: around the ends of an inode of F2FS, of its two direct nodes, of children of its first tree, and in between.
+/// Pages: around the ends of an inode of F2FS, of its two direct nodes, of children of its first tree, and in
+/// between.
 const PAGES: &[u64] = &[0, 3, 511, 512, 872, 873, 1200, 1890, 1891, 2500, 2908, 2909, 3500, 3927, 4500, 4945];
 const FILES: u64 = 2;
 
@@ -102,7 +104,8 @@ impl One {
         expected("close", self.posix.close(fd)).map(drop)
     }
 
-    /// Saves a file as editors and mail servers do; sometimes the one before goes on to a third name, or away.
+    /// Saves a file as editors and mail servers do; sometimes the one before goes on to a third name, or
+    /// away.
     fn save(&mut self) -> Result<(), String> {
         let (tmp, to) = (format!("/t{}", self.id), format!("/s{}.{}", self.id, self.random.below(FILES)));
         match self.random.below(8) {

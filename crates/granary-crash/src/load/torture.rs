@@ -1,14 +1,15 @@
 //! [`Torture`]: renames, links, truncations, holes, synced and unsynced writes, by several clients at once.
 //!
 //! ```text
-//!   /d0 /d1 /d2       shared directories: every client has names of its own in each (c1n4 = client 1, name 4)
+//!   /d0 /d1 /d2       shared directories: every client has names of its own in each (c1n4 = client 1, name
+//!                     4)
 //!     c1d0/           directories of client 1; they move about, with what is in them
 //!   /shared0 /shared1 files that all clients write and append to
 //! ```
 //!
-//! Clients share directories (so they meet in directory blocks, bitmaps and journals) but no names: which of two
-//! racing calls wins is not the oracle's business. Every operation is drawn without knowing what exists; the errors
-//! that this provokes are expected.
+//! Clients share directories (so they meet in directory blocks, bitmaps and journals) but no names: which of
+//! two racing calls wins is not the oracle's business. Every operation is drawn without knowing what exists;
+//! the errors that this provokes are expected.
 
 use super::{Clients, Load, at_once};
 use crate::faulty::is_made;

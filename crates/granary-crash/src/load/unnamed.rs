@@ -1,7 +1,8 @@
 //! [`Unnamed`]: files that are made without a name, written, and named or dropped.
 //!
 //! ```text
-//!   open(O_TMPFILE) ── write ── fsync? ── linkat ── fsync?     under a name that may be removed and taken again
+//!   open(O_TMPFILE) ── write ── fsync? ── linkat ── fsync?     under a name that may be removed and taken
+//!                                                              again
 //!                         └──── close: nothing may be left of it, however the power fails
 //! ```
 //!

@@ -1,13 +1,14 @@
 //! Attributes in the model: permission and set-id bits, owners, extended attributes, access lists.
 //!
 //! ```text
-//!   chown   of a file, also by the superuser    takes set-user-ID away, set-group-ID where the group may execute
+//!   chown   of a file, also by the superuser    takes set-user-ID away, set-group-ID where the group may
+//!                                               execute
 //!   write   by anybody else                     the same, at a time of its own: the bits go first
 //!   access list, set or inherited               the mode follows; the list's value here is its named entries
 //! ```
 //!
-//! Invariants: the mode says what an access list says of owner, mask and others. So a `chmod` of a file with a list changes
-//! one thing in the model, and a list that names nobody is none.
+//! Invariants: the mode says what an access list says of owner, mask and others. So a `chmod` of a file with
+//! a list changes one thing in the model, and a list that names nobody is none.
 
 use super::model::{Fate, Model, NodeId};
 use super::register::Register;
@@ -150,7 +151,8 @@ impl Model {
         self.end_xattr(id, ACCESS_LIST, by, fate);
     }
 
-    /// A new file has this list from its directory, as a change of its own behind the creation, which moves no times.
+    /// A new file has this list from its directory, as a change of its own behind the creation, which moves
+    /// no times.
     pub(crate) fn inherited(&mut self, id: NodeId, name: &[u8], value: Option<u64>) {
         let by = self.stamps.begin();
         let xattrs = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).xattrs;

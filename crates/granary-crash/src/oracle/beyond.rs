@@ -4,9 +4,10 @@
 //!   |-- within the size --|-- reserved by fallocate: may stay --|-- the rest of a cut that took several transactions: must go --|
 //! ```
 //!
-//! A file is made longer, which frees nothing, and must show zeros there, and cut to the size that it had. Its count of blocks must stay as it is, but for two
-//! blocks of pointers. No read shows such blocks: a file system may zero them when the file grows over them. Without this look they would be lost
-//! space for as long as the file is there.
+//! A file is made longer, which frees nothing, and must show zeros there, and cut to the size that it had.
+//! Its count of blocks must stay as it is, but for two blocks of pointers. No read shows such blocks: a file
+//! system may zero them when the file grows over them. Without this look they would be lost space for as long
+//! as the file is there.
 
 use super::model::{Model, NodeId};
 use granary_fs::{FileKind, FsError};
@@ -20,12 +21,14 @@ const FURTHER: u64 = 64 << 20;
 /// Bytes that are read behind the end of a file that has grown.
 const GROWN: usize = 128 << 10;
 
-/// Sectors of two blocks of pointers. Such blocks go with any change of the size where they are not needed any more: ext4 folds the last
-/// leaf of a tree into the inode, and a tree of 14 MiB gave up an index and a leaf.
+/// Sectors of two blocks of pointers. Such blocks go with any change of the size where they are not needed
+/// any more: ext4 folds the last leaf of a tree into the inode, and a tree of 14 MiB gave up an index and a
+/// leaf.
 const POINTERS: u64 = 16;
 
-/// Cuts all files whose cuts the power failure may have interrupted to their sizes, and says whose blocks become fewer. `model` is what was
-/// found by [`verify`](super::Promises::verify) just before. Times of files move: nothing can be compared afterwards.
+/// Cuts all files whose cuts the power failure may have interrupted to their sizes, and says whose blocks
+/// become fewer. `model` is what was found by [`verify`](super::Promises::verify) just before. Times of files
+/// move: nothing can be compared afterwards.
 pub(super) fn beyond<P: Posix>(model: &Model, posix: &mut P) -> Vec<String> {
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
     let mut todo = vec![(Vec::new(), NodeId::ROOT)];
@@ -68,7 +71,8 @@ fn cut<P: Posix>(posix: &mut P, path: &[u8], reserved: u64) -> Result<Option<Str
         .then(|| format!("has {size} bytes, and {lost} sectors beyond them that nobody reserved")))
 }
 
-/// The first byte that is not zero of those that a file got when it grew, as far as a cut may have left old ones.
+/// The first byte that is not zero of those that a file got when it grew, as far as a cut may have left old
+/// ones.
 fn shows<P: Posix>(posix: &mut P, path: &[u8], size: u64) -> Result<Option<u64>, FsError> {
     let mut bytes = vec![0; GROWN];
     let fd = posix.open(path, OpenFlags::RDONLY | OpenFlags::NOATIME, 0)?;

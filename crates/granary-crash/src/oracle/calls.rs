@@ -1,5 +1,5 @@
-//! Calls in the model that need more than one change: stores through mappings, files without a name; and what a call that
-//! has returned makes durable where a file system promises that of every call.
+//! Calls in the model that need more than one change: stores through mappings, files without a name; and what
+//! a call that has returned makes durable where a file system promises that of every call.
 
 use super::model::{Model, Node, NodeId};
 use super::stamp::{StampId, Tick};
@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Model {
-    /// Bytes are stored at `pos` through a shared mapping; the file does not grow. When its times move is not followed
-    /// any more: that is at a page's first store, or when the page is written back.
+    /// Bytes are stored at `pos` through a shared mapping; the file does not grow. When its times move is not
+    /// followed any more: that is at a page's first store, or when the page is written back.
     pub(crate) fn store(&mut self, id: NodeId, pos: u64, data: Payload<'_>) -> StampId {
         let by = self.stamps.begin();
         let node = Arc::make_mut(&mut self.nodes[id.0 as usize]);

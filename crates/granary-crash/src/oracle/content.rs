@@ -7,10 +7,10 @@
 //!                       truncate(6)                     may have happened: zeros beyond 6
 //! ```
 //!
-//! Invariants: operations are in the order in which they began; `base` is older than all of them, except that an
-//! operation which overlaps neither in bytes nor in time may have been folded into it earlier. An operation that
-//! failed stays in flight for ever: parts of it may show, it hides nothing.
-//! It does *not* promise an order among changes that nobody flushed.
+//! Invariants: operations are in the order in which they began; `base` is older than all of them, except that
+//! an operation which overlaps neither in bytes nor in time may have been folded into it earlier. An
+//! operation that failed stays in flight for ever: parts of it may show, it hides nothing. It does *not*
+//! promise an order among changes that nobody flushed.
 
 mod torn;
 
@@ -110,14 +110,16 @@ impl Content {
 
     /// Space beyond its end may be there that may have been there in `before`.
     pub(crate) fn inherit(&mut self, before: &Content) {
-        // A write that was under way may have its blocks, and not its size yet: ext4 gives that to what has landed.
+        // A write that was under way may have its blocks, and not its size yet: ext4 gives that to what has
+        // landed.
         let writes = before.ops.iter().filter(|op| matches!(op.kind, Kind::Write { .. }));
         let written = writes.map(|op| op.covers().end).max().unwrap_or(0);
         self.base_reserved = self.base_reserved.max(before.reserved()).max(written);
         self.was_cut |= before.was_cut || before.cuts().next().is_some();
     }
 
-    /// Whether the power failed where a cut of it may not have been over: what lies beyond its end is to be looked at.
+    /// Whether the power failed where a cut of it may not have been over: what lies beyond its end is to be
+    /// looked at.
     pub(crate) fn was_cut(&self) -> bool {
         self.was_cut
     }
@@ -244,8 +246,8 @@ impl Content {
                 }
                 Kind::Truncate(size) => {
                     Arc::make_mut(&mut self.base).truncate(size);
-                    // Only a shorter file must give up space beyond its end. One of the same size may keep it:
-                    // ext4 gives it up, NOVA does nothing.
+                    // Only a shorter file must give up space beyond its end. One of the same size may keep
+                    // it: ext4 gives it up, NOVA does nothing.
                     if size < self.base_size {
                         self.base_reserved = self.base_reserved.min(size);
                     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   shows all       it has happened; a sync makes it durable, as any other
-//!   shows nothing   it may be on the medium; the old state counts as a change behind it, which a sync makes durable
+//!   shows nothing   it may be on the medium; the old state counts as a change behind it, which a sync makes
+//!                   durable
 //!   unknown         nobody can say which file the name means: the model has gone astray
 //! ```
 

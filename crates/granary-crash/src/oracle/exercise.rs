@@ -1,11 +1,12 @@
-//! [`exercise`]: a recovered file system is used: filled, emptied, and its count of free space compared with what went in.
+//! [`exercise`]: a recovered file system is used: filled, emptied, and its count of free space compared with
+//! what went in.
 //!
 //! ```text
 //!   statfs ── write until "no space", or 64 MiB ── sync, statfs ── read back ── remove ── sync, statfs
 //! ```
 //!
-//! A file system that reads right after a power failure may have given a block to two files, or lost some: both show when it
-//! is filled.
+//! A file system that reads right after a power failure may have given a block to two files, or lost some:
+//! both show when it is filled.
 
 use granary_fs::{Cred, FsError, Result, StatFs};
 use granary_sim::sleep;
@@ -19,15 +20,17 @@ const MOST: u64 = 64 << 20;
 const PIECE: u64 = 256 << 10;
 /// Bytes of one file.
 const FILE: u64 = 16 << 20;
-/// A part of the blocks that may be unavailable though free, or come back later: one twelfth, as in the suite's test of pools.
+/// A part of the blocks that may be unavailable though free, or come back later: one twelfth, as in the
+/// suite's test of pools.
 const SLACK: u64 = 12;
 /// How often, and how long each time, cleaners are waited for.
 const WAITS: (u32, Nanos) = (40, Nanos::from_millis(5));
 
 const DIR: &str = "/exercise";
 
-/// Fills the file system, empties it again, and says what is wrong. No other client may be at work; needs a world. `counts_all`: no
-/// file lies where `statfs` does not count, as those do that SPFS has in persistent memory alone.
+/// Fills the file system, empties it again, and says what is wrong. No other client may be at work; needs a
+/// world. `counts_all`: no file lies where `statfs` does not count, as those do that SPFS has in persistent
+/// memory alone.
 pub fn exercise(vfs: &Arc<Vfs>, counts_all: bool) -> Vec<String> {
     let mut posix = Process::new(Arc::clone(vfs), Cred::ROOT);
     let mut wrong = Vec::new();

@@ -6,10 +6,10 @@
 //!   moves   renames whose two names must agree
 //! ```
 //!
-//! Invariants: a node is never reused. `parent` is where the load last put a directory. Inode numbers identify what a
-//! descriptor has open; the newest node with a number is meant, because numbers are reused.
-//! A load must reach files without symbolic links on the way, and clients must not race for one name; where the model
-//! cannot follow it says so ([`Model::confused`]), which counts as a failure of the point.
+//! Invariants: a node is never reused. `parent` is where the load last put a directory. Inode numbers
+//! identify what a descriptor has open; the newest node with a number is meant, because numbers are reused. A
+//! load must reach files without symbolic links on the way, and clients must not race for one name; where the
+//! model cannot follow it says so ([`Model::confused`]), which counts as a failure of the point.
 
 use super::content::Content;
 use super::picture::Picture;
@@ -57,7 +57,8 @@ pub(crate) struct Node {
     pub(super) parent: NodeId,
     /// The change that made it.
     pub(super) born: StampId,
-    /// Creations and renames that gave it a name, and the name: what an `fsync` promises. Not yet durable ones.
+    /// Creations and renames that gave it a name, and the name: what an `fsync` promises. Not yet durable
+    /// ones.
     pub(super) named: Vec<(StampId, NodeId, Vec<u8>)>,
     /// Changes to a directory's entries that are not yet durable.
     pub(super) changes: Vec<StampId>,

@@ -1,7 +1,7 @@
 //! Names in the model: paths to nodes, and the calls that change directories.
 //!
-//! Invariants: the effects of a call show in the model from its beginning, because a power failure may come at any
-//! time; [`Model::end_names`] takes them back where the call failed.
+//! Invariants: the effects of a call show in the model from its beginning, because a power failure may come
+//! at any time; [`Model::end_names`] takes them back where the call failed.
 
 use super::model::{Fate, Model, Move, Node, NodeId};
 use super::register::Register;
@@ -63,7 +63,8 @@ impl Model {
         (self.begin_names(by, set, true, Vec::new(), &[]), id)
     }
 
-    /// Whether the file of this name that has this number is another than `id`: somebody else has made it meanwhile.
+    /// Whether the file of this name that has this number is another than `id`: somebody else has made it
+    /// meanwhile.
     pub(crate) fn is_made(&self, at: &Place, id: NodeId, ino: Ino) -> bool {
         let other = self.by_ino(ino).filter(|&other| other != id && self.node(other).removals == 0);
         let slot = self.node(at.dir).entries.get(&at.name);

@@ -1,4 +1,5 @@
-//! [`Register`]: something that holds one value at a time (a name, a mode), with every value that it may show.
+//! [`Register`]: something that holds one value at a time (a name, a mode), with every value that it may
+//! show.
 //!
 //! Invariants: at least one version is always possible. The last version pushed is the load's present view.
 

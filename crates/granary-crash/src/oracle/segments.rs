@@ -5,8 +5,8 @@
 //!   | Fill w |    (zero)   | Bytes |   (zero)       |
 //! ```
 //!
-//! Invariants: runs do not overlap and are not empty. A filled run repeats its word in phase with the file offset
-//! ([`granary_units::Payload::Fill`]), so that cutting one costs nothing.
+//! Invariants: runs do not overlap and are not empty. A filled run repeats its word in phase with the file
+//! offset ([`granary_units::Payload::Fill`]), so that cutting one costs nothing.
 
 use granary_units::LINE_SIZE;
 use std::collections::BTreeMap;
@@ -70,8 +70,8 @@ fn repeats(word: &[u8; 8], bytes: &[u8]) -> bool {
     }
 }
 
-/// Compares bytes read at `at` with what may be there; each byte may come from another source. The first that comes
-/// from none is described.
+/// Compares bytes read at `at` with what may be there; each byte may come from another source. The first that
+/// comes from none is described.
 pub(crate) fn explain(at: u64, bytes: &[u8], sources: &[Source]) -> Result<(), String> {
     if sources.iter().any(|s| s.matches(at, bytes)) {
         return Ok(());

@@ -6,8 +6,8 @@
 //!   u       |--------|            u and v overlap: either may have been the later one
 //! ```
 //!
-//! Invariants: a stamp in flight at the power failure never ends; durable stamps have ended. Ticks have nothing to do
-//! with virtual time: each beginning and each end gets its own.
+//! Invariants: a stamp in flight at the power failure never ends; durable stamps have ended. Ticks have
+//! nothing to do with virtual time: each beginning and each end gets its own.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ impl StampId {
         StampId(self.0 + 1)
     }
 
-    /// The stamp of the times of the first or second directory whose names this change moves ([`Stamps::begin_named`]).
+    /// The stamp of the times of the first or second directory whose names this change moves
+    /// ([`Stamps::begin_named`]).
     pub(crate) fn directory(self, nth: u32) -> StampId {
         debug_assert!(nth < DIRECTORIES);
         StampId(self.0 + 2 + nth)
@@ -88,8 +89,8 @@ impl Stamps {
         StampId((last * CHUNK + chunk.len() - 1) as u32)
     }
 
-    /// A change begins that moves times, too. They have a stamp of their own ([`StampId::times`]): what makes the change
-    /// durable (an `fdatasync`, the `fsync` of a directory) need not make them so.
+    /// A change begins that moves times, too. They have a stamp of their own ([`StampId::times`]): what makes
+    /// the change durable (an `fdatasync`, the `fsync` of a directory) need not make them so.
     pub(crate) fn begin_timed(&mut self) -> StampId {
         let id = self.begin();
         let times = self.begin();
@@ -97,8 +98,9 @@ impl Stamps {
         id
     }
 
-    /// A change of names begins. Beside the times of what has the name, those of its directories have stamps of their own
-    /// ([`StampId::directory`]): an `fsync` of a file promises its name, and says nothing of when the directory was changed.
+    /// A change of names begins. Beside the times of what has the name, those of its directories have stamps
+    /// of their own ([`StampId::directory`]): an `fsync` of a file promises its name, and says nothing of
+    /// when the directory was changed.
     pub(crate) fn begin_named(&mut self) -> StampId {
         let id = self.begin_timed();
         for nth in 0..DIRECTORIES {

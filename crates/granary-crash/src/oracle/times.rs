@@ -6,8 +6,9 @@
 //!   write                |--   not older than its beginning, if it shows
 //! ```
 //!
-//! Invariants: a call that is under way, or never returned, may have set any time from its beginning on. An access time is
-//! the one that was set (or the file's first), or one from then on: who reads moves it, and nobody promises when that is durable.
+//! Invariants: a call that is under way, or never returned, may have set any time from its beginning on. An
+//! access time is the one that was set (or the file's first), or one from then on: who reads moves it, and
+//! nobody promises when that is durable.
 
 use super::model::{Model, NodeId};
 use super::register::Register;
@@ -105,7 +106,8 @@ impl Times {
         let all = [("modification", attr.mtime, &self.modified), ("change", attr.ctime, &self.changed)];
         let wrong = |(what, is, register): (&str, Time, &Register<Span>)| {
             let may: Vec<Span> = register.possible(stamps, 0).map(|(_, span)| span).collect();
-            // Who enters a synced file's name again after a power failure (F2FS, as in Linux) changes the directory then.
+            // Who enters a synced file's name again after a power failure (F2FS, as in Linux) changes the
+            // directory then.
             let is_dir = attr.kind == FileKind::Dir;
             if may.iter().any(|s| s.from <= is && (is <= s.to || is_dir)) {
                 return None;
@@ -136,7 +138,8 @@ impl Clock {
 }
 
 impl Model {
-    /// The change `by` begins, which sets the time of change of `id`, and with `modifies` that of modification.
+    /// The change `by` begins, which sets the time of change of `id`, and with `modifies` that of
+    /// modification.
     pub(super) fn touch(&mut self, id: NodeId, by: StampId, modifies: bool) {
         self.touch_as(id, by.times(), modifies);
     }
@@ -207,8 +210,8 @@ mod tests {
     use super::*;
     use granary_sim::{World, sleep};
 
-    /// A model that follows times, whose root directory was changed last at 2 ns, and what its root may not have of that after a
-    /// power failure.
+    /// A model that follows times, whose root directory was changed last at 2 ns, and what its root may not
+    /// have of that after a power failure.
     fn model() -> (Model, impl Fn(&Model, NodeId) -> usize) {
         let old = Attr::new(FileKind::Dir, 0o755, Time(2));
         let mut model = Model::new();

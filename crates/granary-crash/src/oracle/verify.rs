@@ -7,9 +7,9 @@
 //!   3. over all: renames wholly or not at all; promised nodes found
 //! ```
 //!
-//! Where an inode number fits several versions (it was reused), one without violations suffices, and of several nobody
-//! can say which it is; a directory with several is compared with all of them together.
-//! It does *not* stop at the first violation: all are evidence.
+//! Where an inode number fits several versions (it was reused), one without violations suffices, and of
+//! several nobody can say which it is; a directory with several is compared with all of them together. It
+//! does *not* stop at the first violation: all are evidence.
 
 mod compare;
 
@@ -47,7 +47,8 @@ struct Found {
     stat: Stat,
     /// What all its names agree on.
     versions: Vec<NodeId>,
-    /// The names: directory in the recovered model, name, and the name's place in the old model where it is certain.
+    /// The names: directory in the recovered model, name, and the name's place in the old model where it is
+    /// certain.
     names: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
 }
 
@@ -131,7 +132,8 @@ impl<P: Posix> Walk<'_, P> {
         self.blame(path, format!("{what}: {e}"));
     }
 
-    /// `dirs`: the directories of the old model that this may be; `new`: its copy. Returns how many directories are in it.
+    /// `dirs`: the directories of the old model that this may be; `new`: its copy. Returns how many
+    /// directories are in it.
     fn directory(&mut self, path: &[u8], dirs: &[NodeId], new: NodeId) -> Option<usize> {
         let listing = self.process.list(if path.is_empty() { b"/" } else { path });
         let entries: Vec<Dirent> = match listing {
@@ -325,7 +327,8 @@ impl<P: Posix> Walk<'_, P> {
                 })
             };
             let (Some(from), Some(to)) = (side(&m.from), side(&m.to)) else { continue };
-            // Without whole renames only the file itself is evidence at its old name: what had the name before may be back.
+            // Without whole renames only the file itself is evidence at its old name: what had the name
+            // before may be back.
             let moved = model.node(m.to.0).entries.get(&m.to.1).and_then(|slot| slot.of(m.stamp)).flatten();
             let stayed = model.whole_renames || self.seen.get(&m.from).copied().flatten() == moved;
             if (from.0 && stayed && to.1) || (from.1 && to.0) {

@@ -1,7 +1,7 @@
 //! Extended attributes and access lists of recorded clients.
 //!
-//! An access list that is set moves the mode; the mode is asked for behind it. New files in a directory with a default list
-//! gets lists of its own, which are asked for as well.
+//! An access list that is set moves the mode; the mode is asked for behind it. New files in a directory with
+//! a default list gets lists of its own, which are asked for as well.
 
 use super::Scribe;
 use crate::oracle::{ACCESS_LIST, DEFAULT_LIST, NodeId, digest};

@@ -1,7 +1,8 @@
-//! [`Recorded`]: what loads call. Each call has a number and may be left out; the others go to the [`Scribe`].
+//! [`Recorded`]: what loads call. Each call has a number and may be left out; the others go to the
+//! [`Scribe`].
 //!
-//! Where calls are left out, descriptors of the load are not those of the process: the load has the first run's, of which some were never
-//! opened now. A call on one of these is left out, too.
+//! Where calls are left out, descriptors of the load are not those of the process: the load has the first
+//! run's, of which some were never opened now. A call on one of these is left out, too.
 
 use super::numbers::CallId;
 use super::tape::Tape;

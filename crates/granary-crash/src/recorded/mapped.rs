@@ -1,11 +1,13 @@
 //! Mappings and files without a name, of recorded clients.
 //!
 //! ```text
-//!   map_store   a store is a write that does not move the file's end; in pieces of a page, as write-back takes them
+//!   map_store   a store is a write that does not move the file's end; in pieces of a page, as write-back
+//!               takes them
 //!   msync       its stores are promised from here on, of other changes nothing
 //! ```
 //!
-//! Stores beyond the end of the file are nobody's: they are forwarded and forgotten. Private mappings change no file.
+//! Stores beyond the end of the file are nobody's: they are forwarded and forgotten. Private mappings change
+//! no file.
 
 use super::{Open, Scribe};
 use crate::oracle::NodeId;

@@ -1,13 +1,15 @@
-//! [`Calls`]: calls of a run by number, as text: `1.3,1.7-9,2.4` is the third call of client 1, its calls 7 to 9, and the fourth of client 2;
-//! `none` is no call at all. In a try of errors of metadata `1.7!2!5` is a call, and the second and the fifth command for metadata behind its
-//! beginning fail; `!3` is the third before all calls.
+//! [`Calls`]: calls of a run by number, as text: `1.3,1.7-9,2.4` is the third call of client 1, its calls 7
+//! to 9, and the fourth of client 2; `none` is no call at all. In a try of errors of metadata `1.7!2!5` is a
+//! call, and the second and the fifth command for metadata behind its beginning fail; `!3` is the third
+//! before all calls.
 
 use crate::faulty::Nth;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A call: the number of its client, in the order of their beginnings, and its own in that client; both from 1 on.
+/// A call: the number of its client, in the order of their beginnings, and its own in that client; both from
+/// 1 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CallId {
     pub(crate) client: u32,

@@ -1,4 +1,5 @@
-//! [`Tape`]: the calls of a run and their answers, so that the same load runs once more with some of its calls left out.
+//! [`Tape`]: the calls of a run and their answers, so that the same load runs once more with some of its
+//! calls left out.
 //!
 //! ```text
 //!   first run   call 1.7 ── made ── its answer is kept                      (recording)
@@ -6,8 +7,9 @@
 //!                           else   not made; the load is told the same
 //! ```
 //!
-//! The load hears what it heard in the first run, whatever is left out. So it makes the same calls, and their numbers stay. A load that
-//! looks at the clock may go astray all the same: calls without an answer of the first run are made.
+//! The load hears what it heard in the first run, whatever is left out. So it makes the same calls, and their
+//! numbers stay. A load that looks at the clock may go astray all the same: calls without an answer of the
+//! first run are made.
 
 use super::numbers::{CallId, Calls};
 use crate::faulty::Faults;
@@ -58,7 +60,8 @@ impl Begun {
 #[derive(Default)]
 struct State {
     clients: u32,
-    /// The answers for the load, and the calls that are made. `None`: all are made, and this is the first run.
+    /// The answers for the load, and the calls that are made. `None`: all are made, and this is the first
+    /// run.
     played: Option<(Arc<Answers>, Calls)>,
     answers: Answers,
     begun: Vec<Begun>,

@@ -1,7 +1,8 @@
 //! The names of targets: a case of a file system, and behind an `@` what it is on.
 //!
 //! ```text
-//!   nova           its usual devices            ext4@volatile          a kind of its usual drive (granary_mssd::DriveCase)
+//!   nova           its usual devices            ext4@volatile          a kind of its usual drive
+//!                                                                      (granary_mssd::DriveCase)
 //!   nova@nvm       DIMMs serve its bytes        ext4@mine              another drive of the registry
 //!   nova@eadr      with eADR                    ext4@mine@failing      a kind of that
 //! ```
@@ -70,7 +71,8 @@ fn survives(fs: &FsEntry, case: &CrashCase, kind: &DriveCase) -> bool {
 /// A file system, one of its cases, the devices: all that a name stands for but for the name.
 type Chosen = (&'static FsEntry, &'static CrashCase, On, &'static DriveEntry, Option<&'static DriveCase>);
 
-/// All targets of these file systems on what serves their bytes and on each kind of their usual drives, with their names.
+/// All targets of these file systems on what serves their bytes and on each kind of their usual drives, with
+/// their names.
 fn usual(all: &'static [FsEntry]) -> impl Iterator<Item = (String, Chosen)> {
     cases(all).flat_map(|(fs, case)| {
         let drive = usual_drive(fs);
@@ -110,8 +112,8 @@ fn found(mut all: impl Iterator<Item = (String, Chosen)>, wanted: &str) -> Optio
     Some(Arc::new(Case { name, fs, case, on, drive, kind, mounted: Mutex::default() }))
 }
 
-/// The names of all cases of these file systems. Each is there once for everything that it can be on: `nova`, `nova@nvm`,
-/// `nova@eadr`; `nilfs2@torn`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
+/// The names of all cases of these file systems. Each is there once for everything that it can be on: `nova`,
+/// `nova@nvm`, `nova@eadr`; `nilfs2@torn`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
 pub fn names(all: &'static [FsEntry]) -> Vec<String> {
     usual(all).map(|(name, _)| name).collect()
 }
@@ -121,8 +123,8 @@ pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
     found(usual(all), name)
 }
 
-/// The names of all cases of these file systems on these drives, and on each kind of them: `ext4@minimal`, `ext4@minimal@failing`.
-/// Such are file systems that need blocks alone.
+/// The names of all cases of these file systems on these drives, and on each kind of them: `ext4@minimal`,
+/// `ext4@minimal@failing`. Such are file systems that need blocks alone.
 pub fn names_on(all: &'static [FsEntry], drives: &'static [DriveEntry]) -> Vec<String> {
     elsewhere(all, drives).map(|(name, _)| name).collect()
 }

@@ -1,4 +1,5 @@
-//! A target whose SSD does nothing when it is told to flush: what an explorer must find, for tests of those who use it.
+//! A target whose SSD does nothing when it is told to flush: what an explorer must find, for tests of those
+//! who use it.
 
 use super::Target;
 use granary_device::{Command, Devices, Drive, DriveError, Role};

@@ -1,7 +1,8 @@
-//! NOVA, PMFS and OrchFS promise more than the oracle asks for: every operation is durable and atomic when it returns. One
-//! client works beside the reference, the power fails at a random command, and the recovered tree must be the
-//! reference's before or after the operation that was under way. (PMFS promises it for metadata only, OrchFS too unless
-//! `data_atomicity` says otherwise.) `GRANARY_POINTS` is for more points than the sample.
+//! NOVA, PMFS and OrchFS promise more than the oracle asks for: every operation is durable and atomic when it
+//! returns. One client works beside the reference, the power fails at a random command, and the recovered
+//! tree must be the reference's before or after the operation that was under way. (PMFS promises it for
+//! metadata only, OrchFS too unless `data_atomicity` says otherwise.) `GRANARY_POINTS` is for more points
+//! than the sample.
 
 use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;

@@ -8,7 +8,8 @@ use granary_units::Payload;
 use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
-/// A file is cut to 100 bytes and then gets blocks beyond them: recorded, or behind the oracle's back. Returns the complaints.
+/// A file is cut to 100 bytes and then gets blocks beyond them: recorded, or behind the oracle's back.
+/// Returns the complaints.
 fn said(recorded: bool, behind: bool) -> Vec<String> {
     let done = World::default().run(move || {
         let vfs =

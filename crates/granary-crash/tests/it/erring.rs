@@ -133,8 +133,8 @@ fn a_try_fails_the_same_commands_however_long_the_load_is_said_to_be() {
     assert_eq!(other.replay(1, &failure.path), Err(failure));
 }
 
-/// Delta debugging: of dozens of commands that fail and hundreds of calls, those that are needed. The line finds
-/// the failure again.
+/// Delta debugging: of dozens of commands that fail and hundreds of calls, those that are needed. The line
+/// finds the failure again.
 #[test]
 fn a_try_comes_down_to_the_commands_that_fail_and_the_calls_before_them() {
     let mut explorer = lying(Lie::Swallow);

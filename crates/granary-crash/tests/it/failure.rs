@@ -6,8 +6,8 @@ use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, sleep_until};
 use std::sync::Arc;
 
-/// Makes a file system of `target`, runs `before` on it, cuts the power where that returns, and hands what `after` finds
-/// when the power is back.
+/// Makes a file system of `target`, runs `before` on it, cuts the power where that returns, and hands what
+/// `after` finds when the power is back.
 pub fn across_a_power_failure<T: Send + 'static>(
     target: &Arc<dyn Target>,
     before: impl FnOnce(&dyn Target, &Devices) + Send + 'static,

@@ -1,4 +1,5 @@
-//! One change, one fsync that promises it, one power failure: on every file system, also where the inode left memory in between.
+//! One change, one fsync that promises it, one power failure: on every file system, also where the inode left
+//! memory in between.
 
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
@@ -78,7 +79,8 @@ fn process(target: &dyn Target, devices: &Devices, config: VfsConfig) -> Process
     Process::new(Vfs::mount(fs, config).expect("mounts"), Cred::ROOT)
 }
 
-/// What is missing after the power failure. `leaves`: the inodes leave memory between the change and the fsync.
+/// What is missing after the power failure. `leaves`: the inodes leave memory between the change and the
+/// fsync.
 fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
     let target = crate::targets::by_name(name).expect("a target");
     let before = move |target: &dyn Target, devices: &Devices| {
@@ -121,8 +123,8 @@ fn one_fsync_makes_one_change_durable() {
     }
 }
 
-/// On a drive with a volatile cache: sync finds nothing dirty, as the flusher wrote the data and another fsync committed the inode.
-/// The data is in the cache all the same.
+/// On a drive with a volatile cache: sync finds nothing dirty, as the flusher wrote the data and another
+/// fsync committed the inode. The data is in the cache all the same.
 #[test]
 fn sync_makes_durable_what_was_written_back_before() {
     for name in granary_crash::target::names(granary_lab::registry::FILE_SYSTEMS)

@@ -7,7 +7,8 @@ use granary_sim::rng::Stream;
 use granary_vfs::{Process, Vfs};
 use std::sync::Arc;
 
-/// Runs programs one after the other on one file system, each as a round on what those before have left, and compares.
+/// Runs programs one after the other on one file system, each as a round on what those before have left, and
+/// compares.
 fn run_calmly(fs: &str, programs: Vec<Sequence>) {
     let target = crate::targets::by_name(fs).expect("a target");
     let devices = target.devices(1);

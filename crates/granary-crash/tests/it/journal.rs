@@ -1,11 +1,13 @@
-//! ByteFS and ext4 with `data = "journal"`: a power failure leaves a prefix of the calls, each wholly there or not at all,
-//! data included; with ByteFS's `commit = "sync"` all calls that returned, and the one under way; in ext4 everything
-//! before any fsync. One client works beside the reference, the power fails at a random command (now and then in the
-//! recovery again), and the recovered tree must be the reference's after some number of calls.
+//! ByteFS and ext4 with `data = "journal"`: a power failure leaves a prefix of the calls, each wholly there
+//! or not at all, data included; with ByteFS's `commit = "sync"` all calls that returned, and the one under
+//! way; in ext4 everything before any fsync. One client works beside the reference, the power fails at a
+//! random command (now and then in the recovery again), and the recovered tree must be the reference's after
+//! some number of calls.
 //!
-//! In ext4 a fallocate takes several transactions: of the last one each byte may be as before or as after, and so may the
-//! size; and each page of a write has a handle of its own: of the last write its first pages may be there.
-//! Writes and removals beyond what one transaction holds are not made. Stores through mappings are no calls.
+//! In ext4 a fallocate takes several transactions: of the last one each byte may be as before or as after,
+//! and so may the size; and each page of a write has a handle of its own: of the last write its first pages
+//! may be there. Writes and removals beyond what one transaction holds are not made. Stores through mappings
+//! are no calls.
 //!
 //! A sample; `cargo xtask soak --kind prefix` takes seeds by the thousand.
 
@@ -25,8 +27,8 @@ fn a_power_failure_leaves_a_prefix_of_the_calls() {
     assert!(lost > 0, "calls that nobody synced are lost now and then, otherwise this tests little");
 }
 
-/// Records of a page that outlived newer ones brought back what had been there (5 seeds of 1000 before that was mended,
-/// 1003 the first).
+/// Records of a page that outlived newer ones brought back what had been there (5 seeds of 1000 before that
+/// was mended, 1003 the first).
 #[test]
 fn with_sync_commits_a_returned_call_is_durable_and_the_one_under_way_whole() {
     for seed in 1000..1040 {
@@ -48,8 +50,8 @@ fn a_fallocate_is_there_wholly_or_not_at_all() {
     }
 }
 
-/// The power fails at the n-th command of a fallocate over a file of eight pages; returns the recovered content, or none
-/// where the call had returned before.
+/// The power fails at the n-th command of a fallocate over a file of eight pages; returns the recovered
+/// content, or none where the call had returned before.
 fn fallocate_until(name: &str, how: Allocate, range: (u64, u64), n: u64) -> Option<Vec<u8>> {
     let target = crate::targets::by_name(name).expect("a target");
     let devices = target.devices(0);
@@ -82,8 +84,8 @@ fn fallocate_until(name: &str, how: Allocate, range: (u64, u64), n: u64) -> Opti
     Some(found.expect("no deadlock"))
 }
 
-/// Fails the power at every command of some calls; hands each content that is neither the old nor the new one to `other`,
-/// with the range. Returns how often it was new.
+/// Fails the power at every command of some calls; hands each content that is neither the old nor the new one
+/// to `other`, with the range. Returns how often it was new.
 fn fallocates(name: &str, mut other: impl FnMut(Vec<u8>, std::ops::Range<usize>)) -> usize {
     let mut new = 0;
     for (how, range) in [

@@ -1,4 +1,5 @@
-//! Damage of media: nothing panics, nothing that is checked passes for the truth, and what a repair leaves is sound.
+//! Damage of media: nothing panics, nothing that is checked passes for the truth, and what a repair leaves is
+//! sound.
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Damages, Explorer};

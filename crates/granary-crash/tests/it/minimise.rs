@@ -114,7 +114,8 @@ fn a_bug_of_renames_comes_down_to_the_rename_and_what_it_needs() {
 
 #[test]
 fn what_a_drive_loses_comes_down_to_few_calls_of_some_clients() {
-    // A failure in the mount behind a clean unmount needs most of the calls: any may have moved the lost page.
+    // A failure in the mount behind a clean unmount needs most of the calls: any may have moved the lost
+    // page.
     let explorer = explorer("ext4@volatile", "torture", Bug::HiddenCache);
     let failures = (1..40).flat_map(|seed| explorer.run(seed, &Effort::default()).failures);
     let in_load = |f: &Failure| f.path.0.first().is_some_and(|place| place.phase == Phase::Load);

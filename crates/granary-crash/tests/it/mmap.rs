@@ -1,5 +1,5 @@
-//! What was stored through a shared mapping and msynced survives a power failure at any command; what was stored later
-//! is there or not, line by line, but nothing else is.
+//! What was stored through a shared mapping and msynced survives a power failure at any command; what was
+//! stored later is there or not, line by line, but nothing else is.
 
 use granary_crash::{Faults, Target, Trip};
 use granary_fs::{Call, Cred};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 const PAGES: usize = 6;
 const LINES: usize = PAGES * PAGE_SIZE / LINE_SIZE;
 
-/// Versions of each line: the last one that was msynced, and the last one that was stored. A line of version v repeats
-/// v in all its words.
+/// Versions of each line: the last one that was msynced, and the last one that was stored. A line of version
+/// v repeats v in all its words.
 #[derive(Clone)]
 struct Lines {
     synced: [u64; LINES],

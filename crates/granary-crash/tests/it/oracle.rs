@@ -1,4 +1,5 @@
-//! The oracle's view of calls beyond plain files and names, and what it says of a state that breaks their promises.
+//! The oracle's view of calls beyond plain files and names, and what it says of a state that breaks their
+//! promises.
 
 use granary_crash::{Promises, Recorded};
 use granary_fs::{Cred, FsError};

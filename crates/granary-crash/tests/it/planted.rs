@@ -1,4 +1,5 @@
-//! The explorer finds bugs: each one planted here, in a file system or in a drive, within a bounded number of seeds.
+//! The explorer finds bugs: each one planted here, in a file system or in a drive, within a bounded number of
+//! seeds.
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Effort, Explorer, Failure, Phase, Report, Target};

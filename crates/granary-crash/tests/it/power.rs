@@ -1,4 +1,5 @@
-//! Every file system keeps its promises at a sample of power failures; `cargo xtask soak` does the large counts.
+//! Every file system keeps its promises at a sample of power failures; `cargo xtask soak` does the large
+//! counts.
 
 use granary_crash::{Explorer, Report};
 
@@ -136,7 +137,8 @@ fn nova_on_a_dimm_keeps_its_promises_under_torture() {
     explore("nova@nvm", "torture", 16);
 }
 
-/// The second power failure came when recovery wrote the superblock's copy, the only whole one after the first failure.
+/// The second power failure came when recovery wrote the superblock's copy, the only whole one after the
+/// first failure.
 #[test]
 fn nova_on_a_dimm_always_has_a_whole_superblock() {
     for seed in [11_206_750, 11_207_045] {
@@ -202,7 +204,8 @@ fn nilfs2_keeps_its_promises_on_the_drive_of_pebblessd() {
     explore("nilfs2-pebble", "torture", 6);
 }
 
-/// A write stamps its times after its pages: another's fsync that came between left them for the next super root.
+/// A write stamps its times after its pages: another's fsync that came between left them for the next super
+/// root.
 #[test]
 fn nilfs2_keeps_times_of_data_that_another_fsync_has_written() {
     for seed in [9_300_029, 9_300_062, 9_300_273] {
@@ -220,7 +223,8 @@ fn nilfs2_keeps_its_promises_under_varmail() {
     explore("nilfs2", "varmail", 8);
 }
 
-/// Writers that wait for the cleaner together: seeds 12,000,020 and 12,000,055 found no space on a drive that was half empty.
+/// Writers that wait for the cleaner together: seeds 12,000,020 and 12,000,055 found no space on a drive that
+/// was half empty.
 #[test]
 fn nilfs2_keeps_its_promises_under_oltp() {
     for fs in ["nilfs2", "nilfs2-pebble"] {
@@ -245,8 +249,8 @@ fn ext4_keeps_what_was_fsynced_long_after_it_was_written() {
     explore("ext4", "late", 2);
 }
 
-/// Where a drive forgets what no FLUSH covers, commit blocks, ends of checkpoints and blocks that a journal names are written
-/// with FUA.
+/// Where a drive forgets what no FLUSH covers, commit blocks, ends of checkpoints and blocks that a journal
+/// names are written with FUA.
 #[test]
 fn on_a_volatile_cache_they_keep_their_promises_under_torture() {
     explore("ext4@volatile", "torture", 12);
@@ -318,8 +322,8 @@ fn pmfs_keeps_its_promises_on_a_full_drive() {
     explore("pmfs", "full", 4);
 }
 
-/// Write-back waited for an inode's table block, cold after a recovery, and then wrote the link count of before: the file
-/// was unlinked meanwhile.
+/// Write-back waited for an inode's table block, cold after a recovery, and then wrote the link count of
+/// before: the file was unlinked meanwhile.
 #[test]
 fn ext4_unlinks_while_write_back_marks_the_inode() {
     let report = explore_seeds("ext4", "fileserver", 700_324..700_325);
@@ -370,8 +374,8 @@ fn f2fs_with_both_keeps_its_promises() {
     explore("f2fs-pebble", "full", 8);
 }
 
-/// A file lost one of two names, its other one became a third, and a new file took the first: recovery has to have the file at the
-/// second name or the third, not at both.
+/// A file lost one of two names, its other one became a third, and a new file took the first: recovery has to
+/// have the file at the second name or the third, not at both.
 #[test]
 fn f2fs_leaves_a_file_that_had_two_names_under_one() {
     for fs in ["f2fs-fswrite", "f2fs-pebble"] {
@@ -379,7 +383,8 @@ fn f2fs_leaves_a_file_that_had_two_names_under_one() {
     }
 }
 
-/// Times that were settled into a node without a mark, the inode having left memory meanwhile: the fsync found nothing new.
+/// Times that were settled into a node without a mark, the inode having left memory meanwhile: the fsync
+/// found nothing new.
 #[test]
 fn f2fs_with_fs_write_keeps_times_of_inodes_that_left_memory() {
     for seed in [9_400_173, 9_400_841] {
@@ -388,7 +393,8 @@ fn f2fs_with_fs_write_keeps_times_of_inodes_that_left_memory() {
     }
 }
 
-/// The power failed while recovery freed inodes without names: some of their bytes were gone, those that say so were not.
+/// The power failed while recovery freed inodes without names: some of their bytes were gone, those that say
+/// so were not.
 #[test]
 fn orchfs_frees_orphans_at_once() {
     for (load, seed) in [("torture", 23_000_296), ("torture", 23_004_370), ("appended", 23_001_372)] {

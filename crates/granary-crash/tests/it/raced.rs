@@ -1,4 +1,5 @@
-//! Two clients open a file that neither has made, at once: one of them makes it, and there is one file to be found.
+//! Two clients open a file that neither has made, at once: one of them makes it, and there is one file to be
+//! found.
 
 use crate::targets::by_name;
 use granary_crash::{Clients, Effort, Explorer, Load};

@@ -1,5 +1,5 @@
-//! The record is right: after any load, what the model holds is what the files hold; and a state that lacks something
-//! promised is told from one that lacks something that was not.
+//! The record is right: after any load, what the model holds is what the files hold; and a state that lacks
+//! something promised is told from one that lacks something that was not.
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Clients, Load, Promises, Recorded, Torture};
@@ -135,8 +135,8 @@ fn an_entry_that_nobody_made_and_a_mode_that_nobody_set_are_told() {
     assert!(verdict(&all, &[Create("/a"), Chmod("/a", 0o640)])[0].contains("has mode 640"));
 }
 
-/// A fork taken after any call judges every state as a model that has seen those calls alone, whatever the original
-/// sees later; and what becomes of forks does not show in the original.
+/// A fork taken after any call judges every state as a model that has seen those calls alone, whatever the
+/// original sees later; and what becomes of forks does not show in the original.
 #[test]
 fn a_fork_and_its_original_do_not_see_each_others_later_changes() {
     let state = |n: usize| {

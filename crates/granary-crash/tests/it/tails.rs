@@ -1,4 +1,5 @@
-//! What was written beyond a file's end, and not committed, shows in no later mount, whoever looks at the file when.
+//! What was written beyond a file's end, and not committed, shows in no later mount, whoever looks at the
+//! file when.
 
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
@@ -15,8 +16,8 @@ fn attach(target: &dyn Target, devices: &Devices) -> Arc<Vfs> {
     Vfs::mount(fs, target.vfs()).expect("mounts")
 }
 
-/// Bytes beyond the end that can be read after a power failure in the middle of a write into reserved space, and a
-/// second mount.
+/// Bytes beyond the end that can be read after a power failure in the middle of a write into reserved space,
+/// and a second mount.
 fn shown(name: &'static str, looks_in_between: bool) -> usize {
     let target = crate::targets::by_name(name).expect("a target");
     let before = |target: &dyn Target, devices: &Devices| {
@@ -78,8 +79,9 @@ const CHANGES: [(&str, usize, Change); 5] = [
     }),
 ];
 
-/// Cuts a page of `X` to 100 bytes, appends `N` over its end without syncing that, lets `change` take the size on media past
-/// it, makes other files durable, and lets the power fail. Returns what the file shows behind its first 100 bytes.
+/// Cuts a page of `X` to 100 bytes, appends `N` over its end without syncing that, lets `change` take the
+/// size on media past it, makes other files durable, and lets the power fail. Returns what the file shows
+/// behind its first 100 bytes.
 fn behind_the_old_end(name: &'static str, appended: usize, change: Change) -> Vec<u8> {
     let target = crate::targets::by_name(name).expect("a target");
     let before = move |target: &dyn Target, devices: &Devices| {
@@ -105,7 +107,8 @@ fn behind_the_old_end(name: &'static str, appended: usize, change: Change) -> Ve
     })
 }
 
-/// Behind the old end media have what was there before: it never becomes part of the file with a size that grows over it.
+/// Behind the old end media have what was there before: it never becomes part of the file with a size that
+/// grows over it.
 #[test]
 fn a_size_that_grows_over_an_old_end_shows_what_was_written_there_or_zeros() {
     let all = "bytefs bytefs-sync bytefs-log bytefs-dual bytefs-journal ext4 ext4-writeback ext4-journal f2fs nova nova-in-place pmfs";

@@ -1,5 +1,6 @@
-//! Files without a name, with the power failing at every command of what is done with them: one is there under the name that
-//! it was given, or nothing is left of it; its content and its name are there once fsync has said so.
+//! Files without a name, with the power failing at every command of what is done with them: one is there
+//! under the name that it was given, or nothing is left of it; its content and its name are there once fsync
+//! has said so.
 
 use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;

@@ -1,5 +1,5 @@
-//! Power failures at random instants: what was acknowledged is there, everything is sound, work goes on. The large counts
-//! are the crash explorer's.
+//! Power failures at random instants: what was acknowledged is there, everything is sound, work goes on. The
+//! large counts are the crash explorer's.
 
 use crate::common::Subject;
 use crate::model::busy;

@@ -34,12 +34,14 @@ pub struct BamEntry {
     pub offset: u32,
     /// Where the block is now.
     pub lpa: Lpa,
-    /// How much of it is the file's. A drive without room for names ([`Facts::names`]) knows only [`FileEnd::WHOLE`].
+    /// How much of it is the file's. A drive without room for names ([`Facts::names`]) knows only
+    /// [`FileEnd::WHOLE`].
     pub end: FileEnd,
 }
 
-/// How much of the last page of an FS_WRITE belongs to the file, so that its size can be known after a failure. (The paper's
-/// fs_write names file and offset alone, PebbleSSD Table 1: append and fsync would have to write the inode.)
+/// How much of the last page of an FS_WRITE belongs to the file, so that its size can be known after a
+/// failure. (The paper's fs_write names file and offset alone, PebbleSSD Table 1: append and fsync would have
+/// to write the inode.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileEnd {
     /// Bytes of the last page that are the file's, 1 to 4096. Pages before it are the file's as a whole.
@@ -72,7 +74,8 @@ pub struct RemapRange {
 impl RemapRange {
     /// Ranges that a command carries at most: 16 B each in one page, as TRIM does (NVMe 1.4, section 6.7).
     pub const MOST: usize = 256;
-    /// Pages that a command names at most: what the drive changes for one command it keeps together until all is done.
+    /// Pages that a command names at most: what the drive changes for one command it keeps together until all
+    /// is done.
     pub const MOST_PAGES: u64 = 1 << 16;
 }
 
@@ -85,8 +88,8 @@ pub struct BamName {
     pub dst: Lpa,
 }
 
-/// Writes pages that are blocks of a file, and appends one entry for each to the file's list in BAM (section 4.2.2). Torn at
-/// page granularity if power fails before completion: each page with its entry.
+/// Writes pages that are blocks of a file, and appends one entry for each to the file's list in BAM
+/// (section 4.2.2). Torn at page granularity if power fails before completion: each page with its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsWrite {
     /// First page.
@@ -103,9 +106,9 @@ pub struct FsWrite {
     pub what: Structure,
 }
 
-/// Moves pages in the logical address space (section 4.2.1), as if all had been read, written to their new place and then trimmed
-/// where they were and nothing else has come. The ranges may overlap. Atomic: if power fails before completion, all pages have
-/// moved or none; durable at completion. BAM entries move along.
+/// Moves pages in the logical address space (section 4.2.1), as if all had been read, written to their new
+/// place and then trimmed where they were and nothing else has come. The ranges may overlap. Atomic: if power
+/// fails before completion, all pages have moved or none; durable at completion. BAM entries move along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remap {
     /// First page to be moved.
@@ -116,10 +119,11 @@ pub struct Remap {
     pub count: u64,
 }
 
-/// As if all pages had been read and written to their second names, and nothing else has come: `src` stays ("copies the content of
-/// the mapping table entries", section 4.2.1). Ranges are carried out in their order, each as a whole where it overlaps itself.
-/// Both names read the page until one is written or trimmed, which ends that name only; BAM_RESET ends the older names, and only the
-/// newest stays. Chains are allowed. Atomic and durable as [`Remap`]; entries of BAM go to the newest name. Refused as a whole
+/// As if all pages had been read and written to their second names, and nothing else has come: `src` stays
+/// ("copies the content of the mapping table entries", section 4.2.1). Ranges are carried out in their order,
+/// each as a whole where it overlaps itself. Both names read the page until one is written or trimmed, which
+/// ends that name only; BAM_RESET ends the older names, and only the newest stays. Chains are allowed. Atomic
+/// and durable as [`Remap`]; entries of BAM go to the newest name. Refused as a whole
 /// ([`DriveError::BamFull`]) where the names do not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemapKeep {
@@ -127,20 +131,22 @@ pub struct RemapKeep {
     pub ranges: Vec<RemapRange>,
 }
 
-/// Empties BAM's file tables and ends the older names of pages that have two, after a checkpoint of the host (section 5.2). A
-/// recovery first trims, of each pair that [`BamNames`] gives, the name that it does not use. Then the other one stays.
+/// Empties BAM's file tables and ends the older names of pages that have two, after a checkpoint of the host
+/// (section 5.2). A recovery first trims, of each pair that [`BamNames`] gives, the name that it does not
+/// use. Then the other one stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BamReset;
 
-/// Gives the pages with several names, a pair for each older name, in the order of the older names. For recovery.
+/// Gives the pages with several names, a pair for each older name, in the order of the older names. For
+/// recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BamNames {
     /// Receives the pairs.
     pub out: Vec<BamName>,
 }
 
-/// Gives the entries of a file, or of all files, in the order of their arrival. For recovery; of two entries for one block of a
-/// file the later one is the newer.
+/// Gives the entries of a file, or of all files, in the order of their arrival. For recovery; of two entries
+/// for one block of a file the later one is the newer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BamRead {
     /// The file; all where left out.
@@ -256,7 +262,8 @@ impl Bam<'_> {
     /// [`RemapRange::MOST_PAGES`] pages ask for: each of them is carried out whole or not at all.
     ///
     /// # Errors
-    /// [`DriveError::BamFull`] where the names do not fit: of the command that was refused nothing has changed.
+    /// [`DriveError::BamFull`] where the names do not fit: of the command that was refused nothing has
+    /// changed.
     pub fn submit_remap_keep(&self, ranges: &[RemapRange]) -> Result<Ticket, DriveError> {
         let keep =
             |ranges: &[RemapRange]| self.port.submit_vendor(&mut RemapKeep { ranges: ranges.to_vec() });
@@ -343,7 +350,8 @@ mod tests {
         FsWrite { lpa: Lpa(7), pages, ino: 1, offset: 0, end, what }
     }
 
-    /// Those with data need a request of the block layer and its mapping; BAM's tables are mapped for the host without a request.
+    /// Those with data need a request of the block layer and its mapping; BAM's tables are mapped for the
+    /// host without a request.
     #[test]
     fn each_command_costs_the_host_its_way_and_has_its_name() {
         let costs = HostCosts { bio_submit: Nanos(3), dma_map: Nanos(50), ..HostCosts::ZERO };

@@ -39,7 +39,8 @@ impl Vendor for Recover {
     }
 }
 
-/// The write log of a drive: stores may carry a transaction ([`Drive::store_from`](crate::Drive::store_from)).
+/// The write log of a drive: stores may carry a transaction
+/// ([`Drive::store_from`](crate::Drive::store_from)).
 #[derive(Clone, Copy)]
 pub struct Transactions<'p> {
     port: &'p Port,

@@ -103,8 +103,8 @@ impl Groups {
         }
     }
 
-    /// Takes a run of up to `want` blocks out of the views: the first that is long enough from `goal` on, group
-    /// after group; else the longest of the first group that has any.
+    /// Takes a run of up to `want` blocks out of the views: the first that is long enough from `goal` on,
+    /// group after group; else the longest of the first group that has any.
     pub(super) fn claim(&self, goal: u64, want: u32) -> Result<Option<Run>> {
         cpu(costs().extent_search);
         let goal = if goal < self.geo.blocks { goal } else { 0 };
@@ -144,8 +144,8 @@ impl Groups {
         Ok(Some(Run { start: self.geo.group_start(group) + bit as u64, len }))
     }
 
-    /// Takes the next free run of at least `least` blocks within a part of the drive out of the views, at most `most` of it and what
-    /// nobody has a promise of: (first, count).
+    /// Takes the next free run of at least `least` blocks within a part of the drive out of the views, at
+    /// most `most` of it and what nobody has a promise of: (first, count).
     ///
     /// # Errors
     /// The drive's, `Corrupt`.

@@ -1,8 +1,8 @@
 //! Inodes: where a new one goes, and its bit.
 //!
-//! Directories spread (Orlov): a directory of the root goes to the flex group with the fewest directories among
-//! those with at least average free inodes and blocks, others stay near their parent while there is room. Files go
-//! to the first group of the parent's flex group that has a free inode.
+//! Directories spread (Orlov): a directory of the root goes to the flex group with the fewest directories
+//! among those with at least average free inodes and blocks, others stay near their parent while there is
+//! room. Files go to the first group of the parent's flex group that has a free inode.
 
 use super::bits::{get, next_zero, set_range};
 use super::{Flex, Groups, clear_range, less};

@@ -33,8 +33,8 @@ pub(super) struct FilePrealloc {
     len: u32,
 }
 
-/// Where the window that holds logical block `at` ends, for a file that reaches `blocks` blocks: powers of two up
-/// to 1 MiB, then aligned windows of 2, 4 and 8 MiB (`ext4_mb_normalize_request`).
+/// Where the window that holds logical block `at` ends, for a file that reaches `blocks` blocks: powers of
+/// two up to 1 MiB, then aligned windows of 2, 4 and 8 MiB (`ext4_mb_normalize_request`).
 fn window_end(at: u32, blocks: u32) -> u32 {
     let aligned = |n: u32| (at / n + 1).saturating_mul(n);
     match blocks {
@@ -67,7 +67,8 @@ impl Groups {
         Ok(Some(Run { start: r.start, len: n }))
     }
 
-    /// Takes up to `want` blocks for logical block `at` from the file's window, or from a new one near `goal`.
+    /// Takes up to `want` blocks for logical block `at` from the file's window, or from a new one near
+    /// `goal`.
     pub(super) fn take_large(
         &self,
         ino: u32,

@@ -11,7 +11,8 @@ use granary_sim::costs;
 use granary_units::Lpa;
 
 impl Ext4 {
-    /// Enters an extent where nothing is mapped. Tree blocks come from near `e.start`. The caller marks the inode.
+    /// Enters an extent where nothing is mapped. Tree blocks come from near `e.start`. The caller marks the
+    /// inode.
     ///
     /// # Errors
     /// `NoSpace` where a tree block is needed and there is none: the tree is valid, the extent not in it.
@@ -22,10 +23,10 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Takes the entries of the only leaf into the inode where they fit, and frees the leaf: as `ext4_ext_try_to_merge_up`, which
-    /// the kernel calls where an extent has come or changed its kind (and not where one goes or is cut for a hole), and
-    /// which gives up, too, where the handle has no room for it. Nor does an error that comes before anything is changed
-    /// matter: the tree is as good with its leaf.
+    /// Takes the entries of the only leaf into the inode where they fit, and frees the leaf: as
+    /// `ext4_ext_try_to_merge_up`, which the kernel calls where an extent has come or changed its kind (and
+    /// not where one goes or is cut for a hole), and which gives up, too, where the handle has no room for
+    /// it. Nor does an error that comes before anything is changed matter: the tree is as good with its leaf.
     pub(super) fn fold(&self, h: &mut Handle<'_>, owner: Owner<'_>) {
         /// Bitmap, descriptor, and what the caller still has to change.
         const ROOM: u32 = 16;
@@ -83,8 +84,8 @@ impl Ext4 {
         }
     }
 
-    /// What would come last into a full leaf may come first into the next one, where that has room: the path to it
-    /// (`ext4_ext_insert_extent`).
+    /// What would come last into a full leaf may come first into the next one, where that has room: the path
+    /// to it (`ext4_ext_insert_extent`).
     pub(super) fn room_behind(&self, owner: Owner<'_>, path: &[Step]) -> Result<Option<Vec<Step>>> {
         let [above @ .., leaf] = path else { return Ok(None) };
         if leaf.index.is_none_or(|i| i + 1 < owner.view(&leaf.at, node_bytes::count)) {
@@ -101,9 +102,10 @@ impl Ext4 {
         Ok((!owner.view(&leaf.at, node_bytes::full)).then_some(next))
     }
 
-    /// One step towards room in the leaf: splits the topmost full node whose parent has room, or grows the root. As in the
-    /// kernel (`ext4_ext_split`) a new node takes what lies behind the place where `e` comes, or is cut, be that much or
-    /// nothing: files that are written from front to back have full leaves, others many.
+    /// One step towards room in the leaf: splits the topmost full node whose parent has room, or grows the
+    /// root. As in the kernel (`ext4_ext_split`) a new node takes what lies behind the place where `e` comes,
+    /// or is cut, be that much or nothing: files that are written from front to back have full leaves, others
+    /// many.
     pub(super) fn make_room(
         &self,
         h: &mut Handle<'_>,

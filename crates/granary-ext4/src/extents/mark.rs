@@ -10,8 +10,8 @@ impl Ext4 {
     /// What is mapped of `from..to` holds data from now on. The caller marks the inode.
     ///
     /// # Errors
-    /// `NoSpace` where an extent falls into parts that need a tree block and there is none: the tree is valid, what comes
-    /// from there on still unwritten.
+    /// `NoSpace` where an extent falls into parts that need a tree block and there is none: the tree is
+    /// valid, what comes from there on still unwritten.
     pub(crate) fn mark_written(
         &self,
         h: &mut Handle<'_>,
@@ -33,8 +33,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The part `from..to` of one extent is unwritten or written from now on, or its beginning is: where that ends. The
-    /// caller marks the inode.
+    /// The part `from..to` of one extent is unwritten or written from now on, or its beginning is: where that
+    /// ends. The caller marks the inode.
     ///
     /// # Errors
     /// `NoSpace` where a tree block is needed and there is none: the extent is as it was.

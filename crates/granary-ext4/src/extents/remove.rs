@@ -8,12 +8,13 @@ use granary_fs::Result;
 use granary_sim::costs;
 
 impl Ext4 {
-    /// Frees what is mapped from logical block `from` on, last extent first, as far as the handle's credits go.
-    /// Returns whether there is more. The caller marks the inode.
+    /// Frees what is mapped from logical block `from` on, last extent first, as far as the handle's credits
+    /// go. Returns whether there is more. The caller marks the inode.
     pub(crate) fn remove_extents(&self, h: &mut Handle<'_>, owner: Owner<'_>, from: u32) -> Result<bool> {
         loop {
-            // One step changes bitmap and descriptor of at most two groups, a node, its parent and the inode; what
-            // the caller does after the last step, another inode, its bitmap and descriptor, and the superblock.
+            // One step changes bitmap and descriptor of at most two groups, a node, its parent and the inode;
+            // what the caller does after the last step, another inode, its bitmap and descriptor, and the
+            // superblock.
             if h.room() < 16 {
                 return Ok(true);
             }
@@ -63,8 +64,9 @@ impl Ext4 {
         }
     }
 
-    /// Unmaps the last mapped part of `from..to` that lies in one extent; returns it and where the search goes on (the
-    /// part's beginning), or `None` where nothing is mapped there. The caller frees the blocks and marks the inode.
+    /// Unmaps the last mapped part of `from..to` that lies in one extent; returns it and where the search
+    /// goes on (the part's beginning), or `None` where nothing is mapped there. The caller frees the blocks
+    /// and marks the inode.
     ///
     /// # Errors
     /// `NoSpace` where an extent is cut in two and the second half has no place, with nothing changed.
@@ -137,7 +139,8 @@ impl Ext4 {
         Ok(Some(part))
     }
 
-    /// Frees an empty leaf where its parent has others. (An empty one that stays is harmless: truncation frees it.)
+    /// Frees an empty leaf where its parent has others. (An empty one that stays is harmless: truncation
+    /// frees it.)
     pub(super) fn drop_leaf(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step]) -> Result<()> {
         let [.., parent, leaf] = path else { return Ok(()) };
         let (At::Block(block), Some(i)) = (&leaf.at, parent.index) else { return Ok(()) };

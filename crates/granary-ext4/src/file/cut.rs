@@ -22,22 +22,23 @@ impl Ext4 {
         self.truncate_blocks(inode, from, |h| if named { self.orphan_del(h, ino) } else { Ok(()) })
     }
 
-    /// Whether the block at byte `pos` is a place of the file's that holds data: one that is written again where a truncation or a
-    /// hole cuts it (`ext4_block_truncate_page`).
+    /// Whether the block at byte `pos` is a place of the file's that holds data: one that is written again
+    /// where a truncation or a hole cuts it (`ext4_block_truncate_page`).
     pub(crate) fn holds_data(&self, inode: &Inode, pos: u64) -> Result<bool> {
         let mapping = self.map_block(inode.private::<Node>(), (pos / BS) as u32)?;
         Ok(matches!(mapping, Mapping::Mapped { unwritten: false, .. }))
     }
 
-    /// Whether the commit, whoever asks for it, writes the page that is cut at byte `pos` (`ext4_should_order_data`).
+    /// Whether the commit, whoever asks for it, writes the page that is cut at byte `pos`
+    /// (`ext4_should_order_data`).
     pub(crate) fn orders_cut(&self, inode: &Inode, pos: u64) -> Result<bool> {
         let cuts = self.options.data == DataMode::Ordered && !pos.is_multiple_of(BS);
         Ok(cuts && self.holds_data(inode, pos)?)
     }
 
-    /// Starts writing the pages that the transaction's truncations have cut, where nobody has written them yet
-    /// (`ext4_normal_submit_inode_data_buffers`). For the commit task: no handle is begun, so a page with which the
-    /// size on media would grow waits for its file's write-back.
+    /// Starts writing the pages that the transaction's truncations have cut, where nobody has written them
+    /// yet (`ext4_normal_submit_inode_data_buffers`). For the commit task: no handle is begun, so a page with
+    /// which the size on media would grow waits for its file's write-back.
     pub(crate) fn write_cut(&self, cut: &BTreeSet<(u32, u32)>) -> Ticket {
         let Some(pages) = self.pages.lock().as_ref().and_then(Weak::upgrade) else { return Ticket::NONE };
         let mut all = Ticket::NONE;

@@ -8,8 +8,8 @@ use crate::node::{Node, show_blocks};
 use granary_fs::{DirtyPage, FsError, Inode, Result};
 
 impl Ext4 {
-    /// Puts pages into the journal, each in one handle with its mapping and the size that reaches it, as the kernel's
-    /// write path does.
+    /// Puts pages into the journal, each in one handle with its mapping and the size that reaches it, as the
+    /// kernel's write path does.
     pub(crate) fn journal_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
         let node = inode.private::<Node>();
         for page in pages {
@@ -57,8 +57,9 @@ impl Ext4 {
         if mapped || grows { self.mark_inode(h, inode) } else { Ok(()) }
     }
 
-    /// fsync with a data journal: what earlier commits made dirty pages of is written home, as the kernel's first step
-    /// (`file_write_and_wait_range`) does; then whatever transaction the data is in commits (`ext4_force_commit`).
+    /// fsync with a data journal: what earlier commits made dirty pages of is written home, as the kernel's
+    /// first step (`file_write_and_wait_range`) does; then whatever transaction the data is in commits
+    /// (`ext4_force_commit`).
     pub(crate) fn fsync_journalled(&self, inode: &Inode) -> Result<()> {
         let node = inode.private::<Node>();
         let waiting = std::mem::take(&mut node.state.lock().journalled);

@@ -1,8 +1,8 @@
 //! Checkpoint: committed blocks go home, and the log's tail follows.
 //!
-//! Who asks: the flusher for blocks older than 30 s, `sync` and unmount for all, and an operation that finds the
-//! log short of room for the largest transaction for the oldest transactions, in batches of 64. The tail moves by a write of the
-//! journal's superblock with FUA, after a flush unless a commit just sent one.
+//! Who asks: the flusher for blocks older than 30 s, `sync` and unmount for all, and an operation that finds
+//! the log short of room for the largest transaction for the oldest transactions, in batches of 64. The tail
+//! moves by a write of the journal's superblock with FUA, after a flush unless a commit just sent one.
 
 use super::{Checkpoint, Journal};
 use granary_device::Ticket;
@@ -82,7 +82,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes these blocks home as far as they are committed and in no younger transaction; returns the others that wait.
+    /// Writes these blocks home as far as they are committed and in no younger transaction; returns the
+    /// others that wait.
     pub fn write_some_home(&self, lpas: Vec<u64>) -> Result<Vec<u64>> {
         let _pass = self.home.lock();
         self.write_home_batch(&lpas, Which::All)?;
@@ -185,8 +186,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Commits and writes everything home, as `sync(2)` does. Data that was written in place earlier is on flash as well:
-    /// where no commit block will come, an empty flush goes to the drive (the kernel's `ext4_sync_fs`).
+    /// Commits and writes everything home, as `sync(2)` does. Data that was written in place earlier is on
+    /// flash as well: where no commit block will come, an empty flush goes to the drive (the kernel's
+    /// `ext4_sync_fs`).
     ///
     /// # Errors
     /// Of the drive.

@@ -3,8 +3,10 @@
 //! ```text
 //!   close   lock, wait for handles, snapshot blocks, take log space; a new transaction may begin
 //!   data    pages that truncations have cut, where they are dirty (ordered mode)
-//!   write   [journal superblock, where the log was empty] [revokes][descriptor 254 copies]... ; wait, data too
-//!           FLUSH; commit block FUA [superblock FUA, where as much of the log came free as the largest transaction takes]
+//!   write   [journal superblock, where the log was empty] [revokes][descriptor 254 copies]... ; wait, data
+//!           too
+//!           FLUSH; commit block FUA [superblock FUA, where as much of the log came free as the largest
+//!           transaction takes]
 //!   finish  blocks wait to go home; freed blocks are given back; waiters wake
 //! ```
 
@@ -50,7 +52,8 @@ impl Journal {
         let mut tags = Vec::with_capacity(txn.metas.len());
         let mut copies = Vec::with_capacity(txn.metas.len());
         for lpa in &txn.metas {
-            // Freed in the same transaction: nothing to journal. Listed twice: freed and, within it, used again.
+            // Freed in the same transaction: nothing to journal. Listed twice: freed and, within it, used
+            // again.
             if let Some(t) = s.tracked.get_mut(lpa).filter(|t| t.running == txn.tid) {
                 t.running = 0;
                 t.committing = txn.tid;

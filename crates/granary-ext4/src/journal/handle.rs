@@ -119,8 +119,8 @@ impl<'j> Handle<'j> {
         }
     }
 
-    /// Whether metadata that have not all come home belong into one of these blocks. With `data = "journal"` that tells nothing: what was freed
-    /// stays known.
+    /// Whether metadata that have not all come home belong into one of these blocks. With `data = "journal"`
+    /// that tells nothing: what was freed stays known.
     pub fn has_metadata_in(&self, blocks: Range<u64>) -> bool {
         if self.journal.config.data {
             return false;
@@ -212,8 +212,9 @@ impl<'j> Handle<'j> {
     }
 }
 
-/// A freed block need not be journalled by the running transaction. It stays tracked where it is: the home write waits, and is
-/// dropped when this transaction has committed (`jbd2_journal_forget`, BJ_Forget). Returns whether it is known.
+/// A freed block need not be journalled by the running transaction. It stays tracked where it is: the home
+/// write waits, and is dropped when this transaction has committed (`jbd2_journal_forget`, BJ_Forget).
+/// Returns whether it is known.
 fn drop_from(tracked: &mut FxHashMap<u64, Tracked>, lpa: u64) -> bool {
     tracked.get_mut(&lpa).map(|t| (t.running, t.doomed) = (0, true)).is_some()
 }

@@ -1,10 +1,11 @@
 //! Recovery: committed transactions are replayed from the log, and nothing else is read.
 //!
-//! Passes: scan (which transactions have their commit block), revoke (block -> last transaction that revoked it),
-//! replay (the newest copy of each block goes home unless revoked in that or a later transaction).
+//! Passes: scan (which transactions have their commit block), revoke (block -> last transaction that revoked
+//! it), replay (the newest copy of each block goes home unless revoked in that or a later transaction).
 //!
-//! A transaction counts when its blocks carry one number, at least the expected one, and its commit block is there:
-//! what is left of earlier laps around the log has smaller numbers. Numbers may skip (empty transactions).
+//! A transaction counts when its blocks carry one number, at least the expected one, and its commit block is
+//! there: what is left of earlier laps around the log has smaller numbers. Numbers may skip (empty
+//! transactions).
 
 use super::place;
 use crate::layout::corrupt;

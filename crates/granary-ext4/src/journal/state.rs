@@ -48,7 +48,8 @@ pub(super) struct Tracked {
     pub(super) committing: u32,
     /// Last committed transaction with the block, while it is not home.
     pub(super) home: u32,
-    /// The running or committing transaction has freed it: what is in memory is not what was committed, and does not go home.
+    /// The running or committing transaction has freed it: what is in memory is not what was committed, and
+    /// does not go home.
     pub(super) doomed: bool,
 }
 

@@ -5,8 +5,8 @@
 //!   tail   at 4084: inode 0, rec_len 12, name_len 0, kind 0xDE, checksum (kept zero)
 //! ```
 //!
-//! Entries lie end to end: an entry's `rec_len` reaches to the next one, so slack after a name is room for another.
-//! Inode 0 marks a free entry. The first block of a directory begins with "." and "..".
+//! Entries lie end to end: an entry's `rec_len` reaches to the next one, so slack after a name is room for
+//! another. Inode 0 marks a free entry. The first block of a directory begins with "." and "..".
 
 use super::{BlockBytes, corrupt, le16, le32, put16, put32};
 use granary_fs::{FileKind, Result};

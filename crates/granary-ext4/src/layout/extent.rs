@@ -5,9 +5,9 @@
 //!   entry   first logical block 4 | length 2 (0 in an index; unwritten: 32768 + length) | block high 2 | block low 4
 //! ```
 //!
-//! A leaf entry maps `len` blocks from logical `key` on to physical `start`; an index entry names the child whose
-//! keys are at least `key`. Keys ascend; leaf extents do not overlap. Functions here work on the bytes of one node
-//! (60 B root or 4096 B block) and take any bytes: [`validate`] first.
+//! A leaf entry maps `len` blocks from logical `key` on to physical `start`; an index entry names the child
+//! whose keys are at least `key`. Keys ascend; leaf extents do not overlap. Functions here work on the bytes
+//! of one node (60 B root or 4096 B block) and take any bytes: [`validate`] first.
 
 use super::{corrupt, le16, le32, put16, put32};
 use granary_fs::Result;
@@ -53,8 +53,8 @@ pub fn init(node: &mut [u8], max: u16, depth: u16) {
     put16(node, 6, depth);
 }
 
-/// Checks a node that comes from media: its header, and that its entries ascend and do not overlap or reach beyond the last block
-/// that a file can have (`ext4_valid_extent_entries`).
+/// Checks a node that comes from media: its header, and that its entries ascend and do not overlap or reach
+/// beyond the last block that a file can have (`ext4_valid_extent_entries`).
 ///
 /// # Errors
 /// `Corrupt`.

@@ -1,4 +1,5 @@
-//! The hashed directory index: a root in the directory's block 0, at most one level of inner nodes, leaf blocks.
+//! The hashed directory index: a root in the directory's block 0, at most one level of inner nodes, leaf
+//! blocks.
 //!
 //! ```text
 //!   root (block 0)  "." 12 | ".." header 12 (rec_len covers the rest) | info 8 | entries of 8 B: 507
@@ -6,8 +7,8 @@
 //!   entry           hash 4 | logical block 4; entry 0 has limit 2 and count 2 in place of its hash
 //! ```
 //!
-//! Entry i leads to names whose hash is in hash(i)..hash(i+1). Hashes of names are even; bit 0 of an entry's hash
-//! says that names of that hash continue from the block before.
+//! Entry i leads to names whose hash is in hash(i)..hash(i+1). Hashes of names are even; bit 0 of an entry's
+//! hash says that names of that hash continue from the block before.
 
 use super::{BlockBytes, corrupt, le16, le32, put16, put32};
 use granary_fs::Result;
@@ -132,7 +133,8 @@ pub fn split(block: &mut BlockBytes, form: Form, from: usize, node: &mut BlockBy
     first
 }
 
-/// Hashes a name: (major, even; minor). Our own mixing (multiply and xor-shift, as in MurmurHash3's finaliser).
+/// Hashes a name: (major, even; minor). Our own mixing (multiply and xor-shift, as in MurmurHash3's
+/// finaliser).
 pub fn name_hash(seed: u64, name: &[u8]) -> (u32, u32) {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut h = seed ^ (name.len() as u64).wrapping_mul(K);

@@ -7,9 +7,9 @@
 //!   commit      header | blocks of the transaction 4 | ns 8 | checksum 4
 //! ```
 //!
-//! The block of a tag follows its descriptor, in order. Where its content begins with the magic, the copy in the log
-//! begins with four zeros instead and the tag says so (escaped): what a user wrote into a file must never be taken for
-//! a record of the journal, as the block behind the last transaction would be.
+//! The block of a tag follows its descriptor, in order. Where its content begins with the magic, the copy in
+//! the log begins with four zeros instead and the tag says so (escaped): what a user wrote into a file must
+//! never be taken for a record of the journal, as the block behind the last transaction would be.
 
 use super::{BLOCK_SIZE, BlockBytes, le32, put32};
 use granary_device::Structure;

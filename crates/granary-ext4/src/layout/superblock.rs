@@ -1,7 +1,7 @@
 //! The superblock: block 0, 104 bytes used.
 //!
-//! Journalled when the head of the orphan list changes; written directly by mount and unmount. Its copies in other
-//! groups are written by mkfs and never read by a mount.
+//! Journalled when the head of the orphan list changes; written directly by mount and unmount. Its copies in
+//! other groups are written by mkfs and never read by a mount.
 
 use super::{BlockBytes, corrupt};
 use granary_fs::Result;
@@ -14,8 +14,8 @@ pub const MAGIC: u32 = 0x3445_7247;
 pub const VERSION: u32 = 2;
 /// `state`: unmounted cleanly, the journal is empty.
 pub const CLEAN: u32 = 1;
-/// `state`: unmounted cleanly, but recovered at some time before: blocks beyond the ends of files may hold what a lost write left,
-/// and are made zero where an inode is loaded.
+/// `state`: unmounted cleanly, but recovered at some time before: blocks beyond the ends of files may hold
+/// what a lost write left, and are made zero where an inode is loaded.
 pub const CLEAN_LOOSE: u32 = 2;
 /// `state`: mounted, or lost power while it was.
 pub const DIRTY: u32 = 0;

@@ -1,12 +1,13 @@
-//! A block of extended attributes: a 32 B header and a string of entries. Inodes whose attributes are the same share one.
+//! A block of extended attributes: a 32 B header and a string of entries. Inodes whose attributes are the
+//! same share one.
 //!
 //! ```text
 //!   magic 0xEA020000 4 | bytes 4 | CRC-32C 4 | users 4 | zero 16 | bytes (at most 4064)
 //!                                   └─ of users and bytes, begun with the block's number
 //! ```
 //!
-//! Users are the inodes that point here. 0 is the form of before blocks were shared: one user, and the CRC-32C is of the
-//! bytes alone, begun with the inode's number.
+//! Users are the inodes that point here. 0 is the form of before blocks were shared: one user, and the
+//! CRC-32C is of the bytes alone, begun with the inode's number.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le32, put32};
 use granary_fs::Result;

@@ -1,4 +1,5 @@
-//! Damaged media: `check` names what was planted, nothing panics, and what cannot be used is `Corrupt` with evidence.
+//! Damaged media: `check` names what was planted, nothing panics, and what cannot be used is `Corrupt` with
+//! evidence.
 
 use crate::common::fresh;
 use granary_device::{Drive, Port, Structure};

@@ -1,4 +1,5 @@
-//! The extent tree grows and shrinks as the kernel's does: the blocks that stat counts are those of Linux 6.18, call for call.
+//! The extent tree grows and shrinks as the kernel's does: the blocks that stat counts are those of
+//! Linux 6.18, call for call.
 
 use crate::common::fresh;
 use granary_fs::Allocate;
@@ -22,8 +23,8 @@ fn taken(p: &mut Process, fd: Fd) -> u64 {
     p.fstat(fd).expect("stat").attr.blocks / 8
 }
 
-/// `ext4_ext_try_to_merge_up`: the only leaf goes into the inode when an extent comes or changes its kind and all fit; not when
-/// extents go.
+/// `ext4_ext_try_to_merge_up`: the only leaf goes into the inode when an extent comes or changes its kind and
+/// all fit; not when extents go.
 #[test]
 fn a_tree_that_has_become_small_is_folded_into_the_inode() {
     run(|| {
@@ -89,8 +90,9 @@ struct Order {
     punched: [u64; 2],
 }
 
-/// Where leaves are split, and which of two takes what comes between them, shows in how many there are after writes, holes and
-/// zeros in an order that is not the file's (`ext4_ext_insert_extent`, `ext4_ext_split`). Each file is one extent at first.
+/// Where leaves are split, and which of two takes what comes between them, shows in how many there are after
+/// writes, holes and zeros in an order that is not the file's (`ext4_ext_insert_extent`, `ext4_ext_split`).
+/// Each file is one extent at first.
 #[test]
 fn leaves_are_split_where_the_kernel_splits_them() {
     const ALL: u64 = 4096;

@@ -1,5 +1,5 @@
-//! Protocol and timers are the kernel's (reference/baselines.md section 3.2). The traffic of each operation (3.3, 3.6) is
-//! compared by `granary calibrate --reference` and the test of that name in granary-papers.
+//! Protocol and timers are the kernel's (reference/baselines.md section 3.2). The traffic of each operation
+//! (3.3, 3.6) is compared by `granary calibrate --reference` and the test of that name in granary-papers.
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_device::Structure;
@@ -18,8 +18,8 @@ fn put(p: &mut Process, path: &str, len: usize) -> granary_vfs::Fd {
     fd
 }
 
-/// Section 3.2: who never calls fsync still gets his file whole when he renames it over another, or truncates and
-/// rewrites it (auto_da_alloc): its data is on the drive before the name, or when it is closed.
+/// Section 3.2: who never calls fsync still gets his file whole when he renames it over another, or truncates
+/// and rewrites it (auto_da_alloc): its data is on the drive before the name, or when it is closed.
 #[test]
 fn replacing_a_file_writes_the_new_one_first() {
     run(|| {
@@ -42,8 +42,8 @@ fn replacing_a_file_writes_the_new_one_first() {
     });
 }
 
-/// Timers: a transaction commits 5 s after it began, its blocks go home at the flusher's first look after 30 s more,
-/// and an idle file system writes nothing.
+/// Timers: a transaction commits 5 s after it began, its blocks go home at the flusher's first look after 30
+/// s more, and an idle file system writes nothing.
 #[test]
 fn commits_and_home_writes_keep_their_times() {
     run(|| {
@@ -93,8 +93,8 @@ fn concurrent_fsyncs_share_commits() {
     });
 }
 
-/// Linux 6.18: where a truncation cuts a block, the block is written again with zeros behind the cut (`ext4_block_truncate_page`).
-/// Blocks written by truncation and fsync.
+/// Linux 6.18: where a truncation cuts a block, the block is written again with zeros behind the cut
+/// (`ext4_block_truncate_page`). Blocks written by truncation and fsync.
 #[test]
 fn a_block_that_is_cut_is_written_again() {
     run(|| {
@@ -126,9 +126,10 @@ fn a_block_that_is_cut_is_written_again() {
     });
 }
 
-/// Linux 6.18: in ordered mode the commit that carries a truncation, or a hole whose edge lies within a block, writes the block
-/// that was cut (`ext4_jbd2_inode_add_write`), whoever asks for it; its file's fsync then has nothing to write. In the other
-/// modes it waits for its file. What is not a place with data is not written.
+/// Linux 6.18: in ordered mode the commit that carries a truncation, or a hole whose edge lies within a
+/// block, writes the block that was cut (`ext4_jbd2_inode_add_write`), whoever asks for it; its file's fsync
+/// then has nothing to write. In the other modes it waits for its file. What is not a place with data is not
+/// written.
 #[test]
 fn a_block_that_is_cut_goes_out_with_any_commit_in_ordered_mode() {
     const KIB: u64 = 1024;

@@ -1,4 +1,5 @@
-//! Random calls behave as on the reference model, across remounts, with small caches and under many schedules.
+//! Random calls behave as on the reference model, across remounts, with small caches and under many
+//! schedules.
 
 use crate::common::Subject;
 use granary_ext4::{DataMode, MkfsOptions, MountOptions};

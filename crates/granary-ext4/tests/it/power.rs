@@ -24,9 +24,10 @@ pub fn options(data: DataMode) -> MountOptions {
     }
 }
 
-/// Blocks that held a deleted file's data are given to a new file, and somebody else commits while the new data is on
-/// its way: in ordered mode that commit waits for it; in writeback mode it does not, and a power failure then leaves
-/// zeros; with a data journal a page is there with the size that reaches it. Nobody shows the old content.
+/// Blocks that held a deleted file's data are given to a new file, and somebody else commits while the new
+/// data is on its way: in ordered mode that commit waits for it; in writeback mode it does not, and a power
+/// failure then leaves zeros; with a data journal a page is there with the size that reaches it. Nobody shows
+/// the old content.
 #[test]
 fn no_commit_shows_what_blocks_held_before() {
     let zeros = |data| zeros_after_power_failures(data);
@@ -89,8 +90,8 @@ fn zeros_after_power_failures(data: DataMode) -> u64 {
     zeros.load(Relaxed)
 }
 
-/// What a user writes must not be taken for a record of the journal: pages that are whole descriptors and commit blocks
-/// of the transactions to come, in files whose pages are journalled.
+/// What a user writes must not be taken for a record of the journal: pages that are whole descriptors and
+/// commit blocks of the transactions to come, in files whose pages are journalled.
 #[test]
 fn data_that_looks_like_journal_records_is_data() {
     let forged = |tid: u32| {
@@ -135,9 +136,9 @@ fn journal() -> Subject {
     Subject { mount, ..Subject::default() }
 }
 
-/// The log of a data journal has gone round over pages that are whole transactions, of numbers yet to come: what is left
-/// of earlier laps stands behind the last transaction, where recovery looks for the next. Taken for one, it would put
-/// garbage over the superblock.
+/// The log of a data journal has gone round over pages that are whole transactions, of numbers yet to come:
+/// what is left of earlier laps stands behind the last transaction, where recovery looks for the next. Taken
+/// for one, it would put garbage over the superblock.
 #[test]
 fn forged_records_of_earlier_laps_are_not_replayed() {
     for more in 1..=3u64 {
@@ -170,8 +171,8 @@ fn forged_records_of_earlier_laps_are_not_replayed() {
     }
 }
 
-/// A data journal has no revoke records: a block that is freed and given to another file (or to a directory) is journalled
-/// again, and reserved blocks are unwritten, so that replay never brings back what they held.
+/// A data journal has no revoke records: a block that is freed and given to another file (or to a directory)
+/// is journalled again, and reserved blocks are unwritten, so that replay never brings back what they held.
 #[test]
 fn replay_brings_nothing_back_into_reused_blocks() {
     let before = |m: &Mounted| {
@@ -238,8 +239,8 @@ fn journalled_data_is_written_once_until_the_checkpoint() {
     world(OpenFlags::DIRECT);
 }
 
-/// Revocation: a directory's block is in the log when it is freed and given to a file; replay must not put the
-/// directory back over the file's data.
+/// Revocation: a directory's block is in the log when it is freed and given to a file; replay must not put
+/// the directory back over the file's data.
 #[test]
 fn replay_does_not_overwrite_what_a_freed_directory_block_became() {
     let before = |m: &Mounted| {
@@ -272,7 +273,8 @@ fn replay_does_not_overwrite_what_a_freed_directory_block_became() {
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(64)), None, before, after);
 }
 
-/// The data of a directory is its entries: SQLite removes its journal and then calls fdatasync on the directory.
+/// The data of a directory is its entries: SQLite removes its journal and then calls fdatasync on the
+/// directory.
 #[test]
 fn a_removal_survives_once_its_directory_is_fdatasynced() {
     let before = |m: &Mounted| {

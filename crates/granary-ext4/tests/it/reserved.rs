@@ -1,4 +1,5 @@
-//! Reserved and zeroed blocks are unwritten extents: their traffic is the kernel's, and they show zeros or data.
+//! Reserved and zeroed blocks are unwritten extents: their traffic is the kernel's, and they show zeros or
+//! data.
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_ext4::{DataMode, MountOptions};
@@ -61,8 +62,8 @@ fn both(a: Step, b: Step) -> Step {
     })
 }
 
-/// Blocks written by Linux 6.18 in ordered mode, on a drive of `granary export --loop`, mounted with commit=900: everything
-/// synced before, an fsync or fdatasync in or after the step.
+/// Blocks written by Linux 6.18 in ordered mode, on a drive of `granary export --loop`, mounted with
+/// commit=900: everything synced before, an fsync or fdatasync in or after the step.
 #[test]
 fn what_is_written_into_reserved_space_is_what_the_kernel_writes() {
     let keep = Allocate::Reserve { keep_size: true };
@@ -114,8 +115,8 @@ fn what_is_written_into_reserved_space_is_what_the_kernel_writes() {
     });
 }
 
-/// Space is reserved over what a deleted file left, and written to while somebody else commits: after a power failure at any
-/// moment it shows zeros or the new data. What was fsynced is there.
+/// Space is reserved over what a deleted file left, and written to while somebody else commits: after a power
+/// failure at any moment it shows zeros or the new data. What was fsynced is there.
 #[test]
 fn reserved_space_never_shows_what_its_blocks_held_before() {
     const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
@@ -170,8 +171,8 @@ fn reserved_space_never_shows_what_its_blocks_held_before() {
     }
 }
 
-/// Where no block is left for the extent tree, reserved space can be written all the same, and zeroed again; what is beside
-/// stays what it is.
+/// Where no block is left for the extent tree, reserved space can be written all the same, and zeroed again;
+/// what is beside stays what it is.
 #[test]
 fn reserved_space_can_be_written_on_a_full_file_system() {
     for data in [DataMode::Ordered, DataMode::Writeback, DataMode::Journal] {
@@ -299,8 +300,8 @@ fn parts(p: &mut Process, fd: Fd) -> Vec<(u64, u64)> {
     }
 }
 
-/// Linux (`iomap_seek_hole`): an unwritten extent is a hole but for the pages that are in the cache, dirty or read; a hole is
-/// one whatever was read of it. Where each step leaves data is what Linux 6.18 says.
+/// Linux (`iomap_seek_hole`): an unwritten extent is a hole but for the pages that are in the cache, dirty or
+/// read; a hole is one whatever was read of it. Where each step leaves data is what Linux 6.18 says.
 #[test]
 fn reserved_space_is_a_hole_but_for_its_pages_in_the_cache() {
     for data in [DataMode::Ordered, DataMode::Writeback, DataMode::Journal] {
@@ -344,7 +345,8 @@ fn reserved_space_is_a_hole_but_for_its_pages_in_the_cache() {
     }
 }
 
-/// `ext4_punch_hole`: a hole that reaches beyond the end takes the last page whole, and leaves what is reserved behind it.
+/// `ext4_punch_hole`: a hole that reaches beyond the end takes the last page whole, and leaves what is
+/// reserved behind it.
 #[test]
 fn a_hole_over_the_end_takes_the_last_page_and_no_more() {
     run(|| {

@@ -97,8 +97,8 @@ fn a_small_journal_is_enough_for_any_amount() {
     });
 }
 
-/// Links are counted up to 65,000, as the kernel does; a directory with more (feature dir_nlink) has 1, for good, and takes
-/// and gives away directories in every way. A file gets no more.
+/// Links are counted up to 65,000, as the kernel does; a directory with more (feature dir_nlink) has 1, for
+/// good, and takes and gives away directories in every way. A file gets no more.
 #[test]
 fn a_directory_has_more_subdirectories_than_links_are_counted() {
     const COUNTED: u32 = 64_998;

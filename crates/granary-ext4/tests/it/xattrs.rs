@@ -27,8 +27,8 @@ fn files(m: &Mounted, n: u32) -> u64 {
     free(m)
 }
 
-/// On a new file system with `n` files which all have the same 2,000 B; `test` gets the free blocks of before those. All is sound
-/// after it.
+/// On a new file system with `n` files which all have the same 2,000 B; `test` gets the free blocks of before
+/// those. All is sound after it.
 fn with_sharers(n: u32, test: impl FnOnce(&Mounted, &mut Process, u64) + 'static) {
     run(move || {
         let m = fresh(&drive(Bytes::mib(64)));

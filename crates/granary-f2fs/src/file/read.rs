@@ -9,8 +9,8 @@ use granary_fs::{Inode, Result};
 use granary_units::{Lpa, Page};
 
 impl F2fs {
-    /// Reads consecutive pages; holes are zeros. Takes no lock: where a checkpoint went by meanwhile a block may have
-    /// been used again, so everything is read once more.
+    /// Reads consecutive pages; holes are zeros. Takes no lock: where a checkpoint went by meanwhile a block
+    /// may have been used again, so everything is read once more.
     pub(crate) fn read_run(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         let node = node(inode);
         loop {

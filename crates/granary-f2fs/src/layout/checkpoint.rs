@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Header and footer are equal; a pack counts if both are whole and of one version. The higher version wins.
-//! With full summary blocks (not compact) the NAT journal follows in the hot-data summary block (offset 3584), the
-//! SIT journal in the cold-data one. The payload is the bitmap of SIT copies where the header has no room for it.
+//! With full summary blocks (not compact) the NAT journal follows in the hot-data summary block
+//! (offset 3584), the SIT journal in the cold-data one. The payload is the bitmap of SIT copies where the
+//! header has no room for it.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le16, le32, le64, put16, put32, put64};
 use granary_fs::Result;

@@ -1,4 +1,5 @@
-//! Directory entries: slots of 11 B, names in units of 8 B, a bitmap of slots; in blocks or inline in the inode.
+//! Directory entries: slots of 11 B, names in units of 8 B, a bitmap of slots; in blocks or inline in the
+//! inode.
 //!
 //! ```text
 //!   block    bitmap 27 | zero 3 | 214 x { hash 4, inode 4, name length 2, kind 1 } | 214 x 8 B of names    4096
@@ -6,8 +7,8 @@
 //!   hash table: level l has 2^l buckets of 2 blocks (of 4 from level 31 on), level after level
 //! ```
 //!
-//! A name takes as many slots as units; only the first has an entry, the others have name length 0. "." and ".." are
-//! the first two.
+//! A name takes as many slots as units; only the first has an entry, the others have name length 0. "." and
+//! ".." are the first two.
 
 use super::node::MAX_BLOCKS;
 use super::{bit, corrupt, le16, le32, put16, put32, set_bit};
@@ -99,8 +100,9 @@ const fn start(level: u32) -> u64 {
     before
 }
 
-/// The blocks of the bucket of a hash at a level; none where they lie beyond the largest file. That takes tens of thousands of
-/// names of few hashes: somebody who looks for them (the hash has no secret, as in the kernel) gets a full directory.
+/// The blocks of the bucket of a hash at a level; none where they lie beyond the largest file. That takes
+/// tens of thousands of names of few hashes: somebody who looks for them (the hash has no secret, as in the
+/// kernel) gets a full directory.
 pub fn bucket(level: u32, hash: u32) -> Option<Range<u64>> {
     let first = start(level) + (hash as u64 % buckets(level)) * bucket_blocks(level);
     let end = first + bucket_blocks(level);

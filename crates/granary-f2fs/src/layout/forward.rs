@@ -1,13 +1,14 @@
 //! What fsync writes into an inode for roll-forward recovery alone.
 //!
 //! ```text
-//!   332  renamed: inode 4 | its directory 4 | length of its name 2      the name itself: behind the inode's own
+//!   332  renamed: inode 4 | its directory 4 | length of its name 2      the name itself: behind the inode's
+//!                                                                       own
 //!   342  cuts: {first block 4, place in the warm log 4} x 2             place 0: none
 //! ```
 //!
-//! *Renamed*: the file that media have under the name of this one has moved on since. Counts in a copy with the dentry mark.
-//! *Cuts*: nodes that begin at the block or behind it and lie in the log before the place, or in the checkpoint, are gone.
-//! Both mean nothing once a checkpoint has the inode.
+//! *Renamed*: the file that media have under the name of this one has moved on since. Counts in a copy with
+//! the dentry mark. *Cuts*: nodes that begin at the block or behind it and lie in the log before the place,
+//! or in the checkpoint, are gone. Both mean nothing once a checkpoint has the inode.
 
 use super::node::{NAME_AT, NAME_BYTES, name};
 use super::{BlockBytes, le16, le32, put16, put32};
@@ -65,7 +66,8 @@ pub struct Cut {
     pub at: u32,
 }
 
-/// The cuts of one file since the last checkpoint, as far as they matter: later ones are behind earlier ones, in the file, too.
+/// The cuts of one file since the last checkpoint, as far as they matter: later ones are behind earlier ones,
+/// in the file, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cuts(pub Vec<Cut>);
 

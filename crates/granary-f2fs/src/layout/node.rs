@@ -9,9 +9,10 @@
 //!   inline content: address 0 stays free, 3488 B follow
 //! ```
 //!
-//! The inode's five node numbers lead to two direct nodes, two trees of one level of indirect nodes, one of two.
-//! Places in the tree are numbered depth first: inode 0, direct nodes 1 and 2, first indirect node 3, its children
-//! 4 to 1021, and so on; the node of extended attributes, which the inode names elsewhere, has the last place.
+//! The inode's five node numbers lead to two direct nodes, two trees of one level of indirect nodes, one of
+//! two. Places in the tree are numbered depth first: inode 0, direct nodes 1 and 2, first indirect node 3,
+//! its children 4 to 1021, and so on; the node of extended attributes, which the inode names elsewhere, has
+//! the last place.
 
 use super::{BlockBytes, NULL_ADDR, corrupt, le16, le32, le64, put16, put32, put64};
 use granary_fs::{Attr, FileKind, Result, Time, flag, mode};
@@ -226,7 +227,8 @@ pub fn addrs(place: u32) -> usize {
     if place == 0 { INODE_ADDRS } else { NODE_ADDRS }
 }
 
-/// The addresses of a node from `from` on that are not [`NULL_ADDR`], each with its number. Most nodes have few.
+/// The addresses of a node from `from` on that are not [`NULL_ADDR`], each with its number. Most nodes have
+/// few.
 pub fn used(b: &BlockBytes, place: u32, from: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
     const SOME: usize = 16;
     let area = &b[addr_at(place, from)..addr_at(place, addrs(place))];

@@ -6,8 +6,8 @@
 //!                   584 summaries | zero 8                                          the others
 //! ```
 //!
-//! For a node segment the summary names the node itself. Summary blocks of the open segments are in memory and, for
-//! the data logs (all logs at unmount), in the checkpoint pack.
+//! For a node segment the summary names the node itself. Summary blocks of the open segments are in memory
+//! and, for the data logs (all logs at unmount), in the checkpoint pack.
 
 use super::{BLOCK_SIZE, BlockBytes, le16, le32, put16, put32};
 

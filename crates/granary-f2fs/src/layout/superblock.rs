@@ -13,8 +13,8 @@ pub const VERSION: u32 = 1;
 /// Bytes before the checksum.
 const SIZE: usize = 64;
 
-/// Writes a superblock: magic 8, version 4, blocks 4, blocks per segment 4, SIT blocks 4, NAT blocks 4, SSA blocks 4,
-/// main segments 4, root inode 4, payload blocks 4, zero 20, CRC-32C 4.
+/// Writes a superblock: magic 8, version 4, blocks 4, blocks per segment 4, SIT blocks 4, NAT blocks 4, SSA
+/// blocks 4, main segments 4, root inode 4, payload blocks 4, zero 20, CRC-32C 4.
 pub fn encode(geo: &Geometry) -> Box<BlockBytes> {
     let mut b = Box::new([0; BLOCK_SIZE]);
     put64(&mut b[..], 0, MAGIC);

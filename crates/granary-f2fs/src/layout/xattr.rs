@@ -5,8 +5,8 @@
 //!   head   magic 0xF2F52011 4 | bytes of the string 4 | CRC-32C of them 4 (begun with the inode's number) | zero 12
 //! ```
 //!
-//! 200 B of zeros: no attributes. Source: the kernel's fs/f2fs/xattr.h (`struct f2fs_xattr_header`, `MIN_OFFSET`); the
-//! entries are `granary_kit::xattr_string`'s.
+//! 200 B of zeros: no attributes. Source: the kernel's fs/f2fs/xattr.h (`struct f2fs_xattr_header`,
+//! `MIN_OFFSET`); the entries are `granary_kit::xattr_string`'s.
 
 use super::node::{NIDS_AT, XATTR_AT};
 use super::{BlockBytes, corrupt, le32, put32};

@@ -5,9 +5,9 @@
 //!   take: the next run of bits that is long enough, segment after segment
 //! ```
 //!
-//! Invariant: a block with a bit is in no map of its segment, so a TRIM of it harms neither what is valid now nor what a
-//! power loss would go back or forward to. Runs end at segments' borders (the kernel's may go on in the next). Nothing of
-//! this is on media: a mount begins without.
+//! Invariant: a block with a bit is in no map of its segment, so a TRIM of it harms neither what is valid now
+//! nor what a power loss would go back or forward to. Runs end at segments' borders (the kernel's may go on
+//! in the next). Nothing of this is on media: a mount begins without.
 //!
 //! Source: the kernel's `add_discard_addrs` and `__issue_discard_cmd_orderly` (fs/f2fs/segment.c).
 

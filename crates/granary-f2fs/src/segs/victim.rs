@@ -2,18 +2,22 @@
 //!
 //! ```text
 //!             looks at                     begins                     takes
-//!   clean now      all dirty segments      where the last greedy      one that idle cleaning chose before, else the
+//!   clean now      all dirty segments      where the last greedy      one that idle cleaning chose before,
+//!                                                                     else the
 //!                                          search ended               fewest valid blocks
-//!   clean idle     `victim_search` of them where the last of its      the largest (100 - u) * age / (100 + u)
+//!   clean idle     `victim_search` of them where the last of its      the largest (100 - u) * age / (100 +
+//!                                                                     u)
 //!                                          kind ended
-//!   fill holes     `victim_search` of the  as "clean now"; nodes and  the fewest blocks that the log must pass over
+//!   fill holes     `victim_search` of the  as "clean now"; nodes and  the fewest blocks that the log must
+//!                                                                     pass over
 //!   (SSR)          log's kind, then those  hot data: at the first
 //!                  of the class's others   segment (`noheap`)
 //! ```
 //!
-//! Of equals the first met. u is the share of valid blocks and age that of the time since the segment last changed, both
-//! in percent (`get_cb_cost`); the age is among those looked at. What idle cleaning chose and what is still there (its
-//! nodes are only marked dirty) is left to cleaning that cannot wait: no other search takes it (`victim_secmap`).
+//! Of equals the first met. u is the share of valid blocks and age that of the time since the segment last
+//! changed, both in percent (`get_cb_cost`); the age is among those looked at. What idle cleaning chose and
+//! what is still there (its nodes are only marked dirty) is left to cleaning that cannot wait: no other
+//! search takes it (`victim_secmap`).
 
 use super::log::{self, COLD_DATA, COLD_NODE, HOT_DATA, HOT_NODE};
 use super::{Seg, Segs};
@@ -54,7 +58,8 @@ impl Segs {
         valid > 0 && valid < self.geo.seg_blocks && !self.is_open(n)
     }
 
-    /// Up to `most` of the segments `among`, from `begin` on and around; remembers where the next search begins.
+    /// Up to `most` of the segments `among`, from `begin` on and around; remembers where the next search
+    /// begins.
     fn look(
         &mut self,
         choice: Choice,

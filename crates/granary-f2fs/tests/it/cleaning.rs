@@ -87,8 +87,8 @@ fn what_goes_while_it_is_cleaned_is_gone() {
     }
 }
 
-/// A directory that ends while its block is being cleaned stays gone. Between two looks of the cleaning all of
-/// that end takes place: every lock is waited for, and nothing stays in memory.
+/// A directory that ends while its block is being cleaned stays gone. Between two looks of the cleaning all
+/// of that end takes place: every lock is waited for, and nothing stays in memory.
 #[test]
 fn a_directory_that_ends_while_its_block_is_cleaned_is_gone() {
     const DIRS: u64 = 48;

@@ -1,4 +1,5 @@
-//! Damaged media: names that no path can have are findings, told to nobody; a superblock that is lost is written anew.
+//! Damaged media: names that no path can have are findings, told to nobody; a superblock that is lost is
+//! written anew.
 
 use crate::common::{again, fresh};
 use granary_device::{Command, Drive, Structure};

@@ -1,5 +1,6 @@
-//! Checkpoints, timers and flushes are the kernel's (reference/baselines.md sections 4.2 and 4.3). The traffic of each
-//! operation (4.4) is compared by `granary calibrate --reference` and the test of that name in granary-papers.
+//! Checkpoints, timers and flushes are the kernel's (reference/baselines.md sections 4.2 and 4.3). The
+//! traffic of each operation (4.4) is compared by `granary calibrate --reference` and the test of that name
+//! in granary-papers.
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_f2fs::{FsyncMode, MountOptions};
@@ -123,8 +124,8 @@ fn fsync_takes_a_checkpoint_where_the_kernel_does() {
     });
 }
 
-/// A truncation, and a change of extended attributes, that frees a node: fsync writes the inode and no checkpoint
-/// (`need_do_checkpoint` has no such reason).
+/// A truncation, and a change of extended attributes, that frees a node: fsync writes the inode and no
+/// checkpoint (`need_do_checkpoint` has no such reason).
 #[test]
 fn freed_nodes_need_no_checkpoint() {
     run(|| {
@@ -201,8 +202,8 @@ fn concurrent_fsyncs_share_flushes() {
     });
 }
 
-/// By the source of Linux (`truncate_partial_data_page` dirties the page): where a truncation cuts a block, fsync writes it with
-/// the node. A hole stays one, and what is behind a whole block is not touched.
+/// By the source of Linux (`truncate_partial_data_page` dirties the page): where a truncation cuts a block,
+/// fsync writes it with the node. A hole stays one, and what is behind a whole block is not touched.
 #[test]
 fn a_block_that_is_cut_is_written_again() {
     run(|| {

@@ -1,4 +1,5 @@
-//! Random calls behave as on the reference model, across remounts, with small caches and under many schedules.
+//! Random calls behave as on the reference model, across remounts, with small caches and under many
+//! schedules.
 
 use crate::common::Subject;
 use granary_f2fs::{MkfsOptions, MountOptions};
@@ -7,8 +8,8 @@ use granary_suite::suite;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::VfsConfig;
 
-/// Segments of 64 KiB, timers that go off all the time, next to no memory for metadata, and a checkpoint every few dozen
-/// nodes.
+/// Segments of 64 KiB, timers that go off all the time, next to no memory for metadata, and a checkpoint
+/// every few dozen nodes.
 pub fn busy() -> Subject {
     Subject {
         mkfs: MkfsOptions { segment_blocks: Some(16), ..MkfsOptions::default() },

@@ -1,4 +1,5 @@
-//! Checkpoint packs with the bitmap of SIT copies in blocks of its own: large drives, and small ones that are told to.
+//! Checkpoint packs with the bitmap of SIT copies in blocks of its own: large drives, and small ones that are
+//! told to.
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_device::Drive;

@@ -31,8 +31,8 @@ fn words(p: &mut Process, path: &str, len: usize) -> Vec<u64> {
     bytes.chunks_exact(4096).map(|page| u64::from_le_bytes(page[..8].try_into().expect("8 bytes"))).collect()
 }
 
-/// An overwrite and an append with fdatasync write the data and nothing else; after a power failure both are there, with the
-/// size.
+/// An overwrite and an append with fdatasync write the data and nothing else; after a power failure both are
+/// there, with the size.
 #[test]
 fn fdatasync_writes_data_alone_and_recovery_takes_it_over() {
     let before = |m: &Mounted| {

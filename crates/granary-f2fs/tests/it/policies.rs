@@ -7,8 +7,8 @@ use granary_suite::suite::{create, drive, fill, run};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::Posix;
 
-/// Overwrites 20 pages of a file in the background, on a file system that is filled to `percent`; says how many went in
-/// place.
+/// Overwrites 20 pages of a file in the background, on a file system that is filled to `percent`; says how
+/// many went in place.
 fn overwritten_in_place(in_place: InPlace, percent: u64) -> u64 {
     run(move || {
         let mount = MountOptions { in_place, ..MountOptions::default() };
@@ -45,8 +45,8 @@ fn overwrites_go_where_the_policy_says() {
     expect(InPlace::SsrUtil, 0, 0, 20);
 }
 
-/// Every second page of a file dies: nobody is told while others work or where runs are too short; idle, the drive is
-/// told of every block, and the file keeps its content.
+/// Every second page of a file dies: nobody is told while others work or where runs are too short; idle, the
+/// drive is told of every block, and the file keeps its content.
 #[test]
 fn dead_blocks_in_segments_that_live_on_are_trimmed_when_idle() {
     let told = |granularity: Option<u32>| {

@@ -24,8 +24,8 @@ pub fn options() -> MountOptions {
     }
 }
 
-/// A node that points to a new block is written only when the block's data is there, whoever writes it: on a drive
-/// that takes its time with data, and no FLUSH in between, others' checkpoints show no data of before.
+/// A node that points to a new block is written only when the block's data is there, whoever writes it: on a
+/// drive that takes its time with data, and no FLUSH in between, others' checkpoints show no data of before.
 #[test]
 fn no_pointer_overtakes_its_data() {
     const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
@@ -173,8 +173,8 @@ fn what_was_cut_off_does_not_come_back() {
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);
 }
 
-/// Nodes that are on media and were freed stay away, those of the checkpoint and those that an earlier fsync wrote, while what
-/// came after each cut is there.
+/// Nodes that are on media and were freed stay away, those of the checkpoint and those that an earlier fsync
+/// wrote, while what came after each cut is there.
 #[test]
 fn nodes_that_were_freed_do_not_come_back() {
     const MIB: u64 = 1 << 20;
@@ -224,8 +224,8 @@ fn nodes_that_were_freed_do_not_come_back() {
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);
 }
 
-/// A checkpoint has an inode with its times, then its data is written back to a new place, then the inode leaves memory: a
-/// later fsync must write the node with the new pointer all the same.
+/// A checkpoint has an inode with its times, then its data is written back to a new place, then the inode
+/// leaves memory: a later fsync must write the node with the new pointer all the same.
 #[test]
 fn fsync_knows_what_was_written_back_before_the_inode_left_memory() {
     const AT: u64 = 6 << 20;
@@ -259,8 +259,9 @@ fn fsync_knows_what_was_written_back_before_the_inode_left_memory() {
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);
 }
 
-/// An fsync that a power failure cut short comes back whole or not at all: no block lies behind the end of its file, where
-/// growing the file would show it, and the nodes of a new inode that did not get there are nobody's.
+/// An fsync that a power failure cut short comes back whole or not at all: no block lies behind the end of
+/// its file, where growing the file would show it, and the nodes of a new inode that did not get there are
+/// nobody's.
 #[test]
 fn an_fsync_that_was_cut_short_leaves_nothing_behind() {
     const AT: u64 = 12 << 20;
@@ -309,7 +310,8 @@ fn an_fsync_that_was_cut_short_leaves_nothing_behind() {
     assert!(without > 0 && with > 0, "{without} before and {with} behind the first fsync");
 }
 
-/// Who finds all written while another fsync of the file still waits for its FLUSH has promised nothing before that is over.
+/// Who finds all written while another fsync of the file still waits for its FLUSH has promised nothing
+/// before that is over.
 #[test]
 fn an_fsync_that_finds_all_written_waits_for_the_flush_of_another() {
     suite::run(|| {
@@ -338,8 +340,8 @@ fn an_fsync_that_finds_all_written_waits_for_the_flush_of_another() {
     });
 }
 
-/// Roll-forward enters one name of a file, and only that of a new one: what was fsynced with more names than one, or with none,
-/// is in a checkpoint.
+/// Roll-forward enters one name of a file, and only that of a new one: what was fsynced with more names than
+/// one, or with none, is in a checkpoint.
 #[test]
 fn an_fsync_of_a_file_with_two_names_or_with_none_is_a_checkpoint() {
     let before = |m: &Mounted| {

@@ -9,8 +9,8 @@ use granary_suite::suite::{Subject as _, create, drive, fill, port, run, run_jit
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::{OpenFlags, Posix, VfsConfig};
 
-/// A file takes what statfs says is free, but for the nodes that point to its blocks; what one unlink gives back can be
-/// written again at once.
+/// A file takes what statfs says is free, but for the nodes that point to its blocks; what one unlink gives
+/// back can be written again at once.
 #[test]
 fn no_space_comes_when_nothing_is_left() {
     run(|| {
@@ -65,8 +65,8 @@ fn no_space_comes_when_nothing_is_left() {
     });
 }
 
-/// Small files come and go on a drive that they nearly fill, out of place: segments are cleaned, holes filled, and
-/// every file keeps its content.
+/// Small files come and go on a drive that they nearly fill, out of place: segments are cleaned, holes
+/// filled, and every file keeps its content.
 #[test]
 fn cleaning_keeps_every_file() {
     for seed in 0..3u64 {
@@ -159,7 +159,8 @@ fn runs_repeat_exactly() {
     assert_eq!(once(), once());
 }
 
-/// Names of one hash fill one bucket of each level, as far as a file reaches: then the directory is full for them, and for no other.
+/// Names of one hash fill one bucket of each level, as far as a file reaches: then the directory is full for
+/// them, and for no other.
 #[test]
 fn names_of_one_hash_fill_a_directory_and_no_more() {
     // CRC-32C is linear: the last four bytes undo what the first four did.
@@ -198,8 +199,8 @@ fn names_of_one_hash_fill_a_directory_and_no_more() {
     });
 }
 
-/// Content that fits the inode and is only in the page cache: a call that would move it to a block, and finds none, leaves it
-/// where it can be written.
+/// Content that fits the inode and is only in the page cache: a call that would move it to a block, and finds
+/// none, leaves it where it can be written.
 #[test]
 fn small_content_on_a_full_drive_survives_what_finds_no_space() {
     for how in 0..4 {
@@ -233,8 +234,8 @@ fn small_content_on_a_full_drive_survives_what_finds_no_space() {
     }
 }
 
-/// Files of one page on a full drive are written over, in random order, to new places: what cleaning moves makes as many nodes
-/// dirty, and the checkpoint after it finds space for them.
+/// Files of one page on a full drive are written over, in random order, to new places: what cleaning moves
+/// makes as many nodes dirty, and the checkpoint after it finds space for them.
 #[test]
 fn pages_of_a_full_drive_can_be_written_over() {
     for (mib, in_place) in [(64, InPlace::Never), (300, InPlace::Never), (300, InPlace::Fsync)] {

@@ -1,4 +1,5 @@
-//! Every variant on a drive so small that there is cleaning all the time: what is in a file is what was written there.
+//! Every variant on a drive so small that there is cleaning all the time: what is in a file is what was
+//! written there.
 
 use crate::common::Subject;
 use granary_f2fs::{F2FS_FS_WRITE, F2FS_PEBBLE, F2FS_REMAP, F2fs, InPlace, MkfsOptions, MountOptions};

@@ -7,10 +7,12 @@
 //!                                           plane    0   0   0   0   1   1   1   1      last letter: slowest
 //! ```
 //!
-//! Channels first spreads a large request over all buses; planes first lets multi-plane programs find each other.
+//! Channels first spreads a large request over all buses; planes first lets multi-plane programs find each
+//! other.
 //!
-//! Source: the page allocation schemes of Hu et al., "Performance impact and interplay of SSD parallelism through advanced
-//! commands, allocation strategy and data granularity", ICS 2011; the four-letter names as in MQSim (FAST 2018).
+//! Source: the page allocation schemes of Hu et al., "Performance impact and interplay of SSD parallelism
+//! through advanced commands, allocation strategy and data granularity", ICS 2011; the four-letter names as
+//! in MQSim (FAST 2018).
 
 use super::Geometry;
 use serde::{Deserialize, Serialize};
@@ -123,7 +125,8 @@ mod tests {
             let mut sorted = order.clone();
             sorted.sort_unstable();
             assert!(sorted.iter().copied().eq(0..48), "{s}");
-            // The coordinates of write i, counted by hand: the first axis turns at each write, the next when it is round.
+            // The coordinates of write i, counted by hand: the first axis turns at each write, the next when
+            // it is round.
             let mut count = [0u32; 4];
             for &p in &order {
                 let at = [p % 3, p / 3 % 2, p / 6 % 4, p / 24];

@@ -1,7 +1,9 @@
-//! [`NandTiming`]: how long the operations of the array take; [`PlaneMode`]: what the planes of a die can do at once.
+//! [`NandTiming`]: how long the operations of the array take; [`PlaneMode`]: what the planes of a die can do
+//! at once.
 //!
-//! Source: ByteFS Table 4 gives 40 us read and 60 us program; plane modes are those of ONFI 4.0 section 5 (multi-plane
-//! operations need the same page address in each plane) and of independent plane reads in newer parts.
+//! Source: ByteFS Table 4 gives 40 us read and 60 us program; plane modes are those of ONFI 4.0 section 5
+//! (multi-plane operations need the same page address in each plane) and of independent plane reads in newer
+//! parts.
 
 use super::config;
 use crate::error::FlashError;
@@ -53,12 +55,13 @@ impl NandTiming {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlaneMode {
-    /// Planes work independently of each other, on whatever operation: the bound that multi-plane commands approach.
+    /// Planes work independently of each other, on whatever operation: the bound that multi-plane commands
+    /// approach.
     #[default]
     Independent,
-    /// Operations of one kind at the same page of their blocks share one array time, if the later ones come, and their data
-    /// is loaded, before the first begins. Erases at any blocks. Needs `cache_program` and `cache_read`, since data is
-    /// loaded into one plane's register while the die works.
+    /// Operations of one kind at the same page of their blocks share one array time, if the later ones come,
+    /// and their data is loaded, before the first begins. Erases at any blocks. Needs `cache_program` and
+    /// `cache_read`, since data is loaded into one plane's register while the die works.
     MultiPlane,
     /// A die does one operation at a time, whatever planes it has.
     OneAtATime,

@@ -1,12 +1,13 @@
-//! Looking ahead: the tables' entries of pages that will be accessed soon, brought into the processor's cache at once.
+//! Looking ahead: the tables' entries of pages that will be accessed soon, brought into the processor's cache
+//! at once.
 //!
 //! ```text
 //!   one after the other   |miss l2p|miss OOB| work |miss l2p|miss OOB| work | ...
 //!   looked ahead          |miss x 32|miss x 32| work | work | work | ...
 //! ```
 //!
-//! An access of a large drive at random waits for main memory twice, each time for longer than the model works. Accesses that
-//! are known ahead wait together. No result depends on it.
+//! An access of a large drive at random waits for main memory twice, each time for longer than the model
+//! works. Accesses that are known ahead wait together. No result depends on it.
 
 use super::Ftl;
 use crate::medium::{BlockNo, Medium};
@@ -30,7 +31,8 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// Reads of `n` pages from `lpa` on come now: what the medium holds of them is fetched into the processor's cache together.
+    /// Reads of `n` pages from `lpa` on come now: what the medium holds of them is fetched into the
+    /// processor's cache together.
     #[inline]
     pub fn prefetch_reads(&self, lpa: Lpa, n: usize) {
         for ppa in (0..n.min(TOGETHER) as u64).filter_map(|i| self.location(lpa.offset(i))) {

@@ -1,19 +1,21 @@
-//! Where the next page goes: planes in turn, one open block per plane and stream, least-worn free blocks first.
+//! Where the next page goes: planes in turn, one open block per plane and stream, least-worn free blocks
+//! first.
 //!
 //! ```text
-//!   host, apart:  order[cursor], [cursor+1]...  first plane with room in its open block, or with a free block
+//!   host, apart:  order[cursor], [cursor+1]...  first plane with room in its open block, or with a free
+//!                                               block
 //!                                               beyond the one that belongs to gc; a cursor for each stream
 //!   gc copies:    the victim's own plane        its open gc block, else a free block, else any other plane
 //! ```
 //!
-//! Invariant: outside gc every plane in good health has at least one free block. A victim with a stale page fits in
-//! the open gc block and one free block, and gives a free block back; so gc of a plane can always finish what it
-//! began. Blocks lost in the middle of gc are made up for by other planes.
+//! Invariant: outside gc every plane in good health has at least one free block. A victim with a stale page
+//! fits in the open gc block and one free block, and gives a free block back; so gc of a plane can always
+//! finish what it began. Blocks lost in the middle of gc are made up for by other planes.
 //!
 //! Cold data goes to the most worn free block, which then rests with it.
 //!
-//! Planes may fill unequally (a host that only overwrites what lies in some planes): a plane without room is passed
-//! over.
+//! Planes may fill unequally (a host that only overwrites what lies in some planes): a plane without room is
+//! passed over.
 
 use super::Ftl;
 use super::gc::{Effort, Job};
@@ -178,7 +180,8 @@ impl<M: Medium> Ftl<M> {
             .map(|(_, p)| p)
     }
 
-    /// The plane and the open block that take a page moved out of a block of plane `home`, for `stream` if possible.
+    /// The plane and the open block that take a page moved out of a block of plane `home`, for `stream` if
+    /// possible.
     pub(super) fn destination(&mut self, home: u32, stream: Stream) -> Option<(u32, Stream)> {
         if stream == Stream::Cold && self.room(home, Stream::Cold, 1) {
             return Some((home, Stream::Cold));
@@ -195,7 +198,8 @@ impl<M: Medium> Ftl<M> {
         Some((other, Stream::Gc))
     }
 
-    /// Whether the stream's open block in the plane has room, after opening one if that leaves `keep` free blocks.
+    /// Whether the stream's open block in the plane has room, after opening one if that leaves `keep` free
+    /// blocks.
     fn room(&mut self, plane: u32, stream: Stream, keep: u32) -> bool {
         let p = &mut self.planes[plane as usize];
         if p.open[stream as usize].used < self.config.geometry.pages_per_block {
@@ -212,8 +216,8 @@ impl<M: Medium> Ftl<M> {
         block.is_some()
     }
 
-    /// Programs the next page of the plane's open block and maps it. `None` where the program failed: the block is
-    /// then closed for good, and another page must be found.
+    /// Programs the next page of the plane's open block and maps it. `None` where the program failed: the
+    /// block is then closed for good, and another page must be found.
     #[inline]
     pub(super) fn append(
         &mut self,

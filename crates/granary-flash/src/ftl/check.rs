@@ -18,7 +18,8 @@ enum State {
     Retiring,
 }
 
-/// The entries of a table that are not 0, with their places. Most of a large drive is empty, so parts are looked at as a whole.
+/// The entries of a table that are not 0, with their places. Most of a large drive is empty, so parts are
+/// looked at as a whole.
 pub(super) fn in_use(table: &[u32]) -> impl Iterator<Item = (usize, u32)> {
     const PART: usize = 1024;
     let parts =
@@ -29,8 +30,8 @@ pub(super) fn in_use(table: &[u32]) -> impl Iterator<Item = (usize, u32)> {
 }
 
 impl<M: Medium> Ftl<M> {
-    /// Checks all tables against each other and against the medium: the map against the OOB areas, live pages and
-    /// valid counts, block states, gc candidates, counters. Takes time proportional to the drive.
+    /// Checks all tables against each other and against the medium: the map against the OOB areas, live pages
+    /// and valid counts, block states, gc candidates, counters. Takes time proportional to the drive.
     ///
     /// # Errors
     /// A line for each violation.

@@ -5,12 +5,13 @@
 //!                                                      order[1]: l+1  l+P+1 l+2P+1 ...      P planes
 //! ```
 //!
-//! Sequential writes to unmapped pages go round the planes and fill one block of each at the same pace. A whole such row
-//! is entered into the tables block by block; whatever is no whole row (the ends of the range, pages that are mapped
-//! already, open blocks, gc at work) is written page by page, its reservations of time undone afterwards.
+//! Sequential writes to unmapped pages go round the planes and fill one block of each at the same pace. A
+//! whole such row is entered into the tables block by block; whatever is no whole row (the ends of the range,
+//! pages that are mapped already, open blocks, gc at work) is written page by page, its reservations of time
+//! undone afterwards.
 //!
-//! Invariant: the drive's state (map, live pages, block states, free lists, OOB, counters, busy times) is the one that
-//! [`Ftl::write`] of each page in turn leads to; only the reservations in time are not there.
+//! Invariant: the drive's state (map, live pages, block states, free lists, OOB, counters, busy times) is the
+//! one that [`Ftl::write`] of each page in turn leads to; only the reservations in time are not there.
 //!
 //! It does *not* take part in measurements: preconditioning only.
 
@@ -23,14 +24,14 @@ use crate::medium::{BlockNo, Medium, Oob};
 use granary_units::{Lpa, Nanos, Page};
 
 impl<M: Medium> Ftl<M> {
-    /// Writes the `n` logical pages from `first` on, in order, with what `content` says of each; takes no simulated time.
-    /// Leaves the same state as [`Ftl::write`] of each of them in turn, at a few nanoseconds of wall time a page where
-    /// they are unmapped. `content` may be called in another order, and is not called for pages of a medium that
-    /// keeps no content ([`crate::NoData`]).
+    /// Writes the `n` logical pages from `first` on, in order, with what `content` says of each; takes no
+    /// simulated time. Leaves the same state as [`Ftl::write`] of each of them in turn, at a few nanoseconds
+    /// of wall time a page where they are unmapped. `content` may be called in another order, and is not
+    /// called for pages of a medium that keeps no content ([`crate::NoData`]).
     ///
     /// # Errors
-    /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life; errors of the medium, after which a drive
-    /// has to be powered up anew.
+    /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life; errors of the medium, after
+    /// which a drive has to be powered up anew.
     pub fn fill_sequential(
         &mut self,
         first: Lpa,
@@ -58,8 +59,8 @@ impl<M: Medium> Ftl<M> {
         })
     }
 
-    /// Does `work` and then forgets the time that it reserved on planes and buses; what it counted stays. The instants
-    /// that calls within return mean nothing. For preconditioning.
+    /// Does `work` and then forgets the time that it reserved on planes and buses; what it counted stays. The
+    /// instants that calls within return mean nothing. For preconditioning.
     pub fn without_time<T>(&mut self, work: impl FnOnce(&mut Ftl<M>) -> T) -> T {
         let (before, busy_until) = (self.nand.reservations(), self.busy_until);
         // What is reserved need not be remembered for a moment.

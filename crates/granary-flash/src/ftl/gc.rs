@@ -1,4 +1,5 @@
-//! Garbage collection, static wear leveling and the retirement of failing blocks: moving live pages out of a block.
+//! Garbage collection, static wear leveling and the retirement of failing blocks: moving live pages out of a
+//! block.
 //!
 //! ```text
 //!   a job:  block [stale][LIVE][stale][LIVE]...    read -> program into the open gc block   (cause Gc)
@@ -9,14 +10,15 @@
 //! - *gc*: the closed block with the fewest live pages (greedy) or with the best ratio of benefit to cost
 //!   ([`GcPolicy`]), from `gc_start` free blocks down until `gc_stop` up;
 //! - *retire*: a block with a failed program; its data moves, then it is marked bad;
-//! - *wear*: a closed block that has been erased much less often than the most erased one ([`crate::Leveling`]); its cold data moves
-//!   to a worn block, and the block takes part in the traffic again. A hand goes round the plane's blocks to find it.
+//! - *wear*: a closed block that has been erased much less often than the most erased one
+//!   ([`crate::Leveling`]); its cold data moves to a worn block, and the block takes part in the traffic
+//!   again. A hand goes round the plane's blocks to find it.
 //!
-//! Each host write to the plane pays a share of the job: as many copies as one page of its gain costs. So a write
-//! waits for a bounded number of copies and free blocks do not run out meanwhile.
+//! Each host write to the plane pays a share of the job: as many copies as one page of its gain costs. So a
+//! write waits for a bounded number of copies and free blocks do not run out meanwhile.
 //!
-//! A page that cannot be read cannot be moved: its block is marked bad with the page still mapped in it, so that the
-//! host gets a read error rather than older data.
+//! A page that cannot be read cannot be moved: its block is marked bad with the page still mapped in it, so
+//! that the host gets a read error rather than older data.
 
 mod choose;
 
@@ -27,8 +29,8 @@ use crate::error::FlashError;
 use crate::medium::{BlockNo, Medium, Oob};
 use granary_units::{Nanos, Page, prefetch};
 
-/// Erases in a plane between two looks of static wear leveling, and the blocks that it looks at each time: a whole
-/// round of the plane's blocks takes a sixteenth of an erase per block.
+/// Erases in a plane between two looks of static wear leveling, and the blocks that it looks at each time: a
+/// whole round of the plane's blocks takes a sixteenth of an erase per block.
 pub(super) const WEAR_LOOK: u32 = 4;
 const WEAR_WINDOW: u32 = 64;
 /// Pages read before the first of them is programmed, at most.
@@ -73,8 +75,8 @@ struct Moving {
     lpa: u32,
 }
 
-/// Live pages on their way to another block. Their places are filled in field by field: a processor waits for what is copied as
-/// a whole after it was written in parts.
+/// Live pages on their way to another block. Their places are filled in field by field: a processor waits for
+/// what is copied as a whole after it was written in parts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     /// [`BATCH`] places; none in what stands in for a batch in use.
@@ -128,8 +130,8 @@ impl<M: Medium> Ftl<M> {
             || (p.erases_unlooked >= WEAR_LOOK && self.levels)
     }
 
-    /// Pages that emptying the best victim of a plane gains; none where no victim has a stale page. A job that has
-    /// begun comes first: nothing else can be emptied before it is done.
+    /// Pages that emptying the best victim of a plane gains; none where no victim has a stale page. A job
+    /// that has begun comes first: nothing else can be emptied before it is done.
     pub(super) fn gain_of(&self, plane: u32) -> Option<u32> {
         let per_block = self.config.geometry.pages_per_block;
         match self.planes[plane as usize].job {
@@ -138,7 +140,8 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// Goes on with the job of a plane, starting one if there is need for it. Returns whether a job was finished.
+    /// Goes on with the job of a plane, starting one if there is need for it. Returns whether a job was
+    /// finished.
     pub(super) fn gc_step(&mut self, now: Nanos, plane: u32, effort: Effort) -> Result<bool, FlashError> {
         if self.planes[plane as usize].job.is_none() {
             self.planes[plane as usize].job = self.next_job(plane, effort);
@@ -166,7 +169,8 @@ impl<M: Medium> Ftl<M> {
         Ok(finished)
     }
 
-    /// Moves up to `budget` live pages out of the job's block; returns whether none is left that can be moved.
+    /// Moves up to `budget` live pages out of the job's block; returns whether none is left that can be
+    /// moved.
     fn empty_block(
         &mut self,
         now: Nanos,
@@ -201,7 +205,8 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// Map entries of the next live pages of a block: by the time that their reads are booked they are in the processor's cache.
+    /// Map entries of the next live pages of a block: by the time that their reads are booked they are in the
+    /// processor's cache.
     fn prefetch_entries(&self, block: u32, mut from: u32, most: u32) {
         let n = self.config.geometry.pages_per_block;
         let first = block * n;
@@ -256,8 +261,8 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// Programs pages that are being moved, the first one at least; returns how many, and when they are in the cells, `None`
-    /// where there is no page for it.
+    /// Programs pages that are being moved, the first one at least; returns how many, and when they are in
+    /// the cells, `None` where there is no page for it.
     fn place(
         &mut self,
         home: u32,
@@ -279,9 +284,9 @@ impl<M: Medium> Ftl<M> {
         Ok(None)
     }
 
-    /// Programs pages of one block, which are being moved, to the next pages of the plane's open block, as many as have room
-    /// there, and maps them. Returns how many, and when they are in the cells. Where a program fails it ends early: the open
-    /// block is then closed for good.
+    /// Programs pages of one block, which are being moved, to the next pages of the plane's open block, as
+    /// many as have room there, and maps them. Returns how many, and when they are in the cells. Where a
+    /// program fails it ends early: the open block is then closed for good.
     fn append_moved(
         &mut self,
         plane: u32,

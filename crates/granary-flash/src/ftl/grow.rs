@@ -1,12 +1,13 @@
-//! A drive that gets more packages while it works: its planes are added behind the others ([`FtlConfig::grown`]).
+//! A drive that gets more packages while it works: its planes are added behind the others
+//! ([`FtlConfig::grown`]).
 //!
 //! ```text
 //!   planes   0 1 2 3 | 4 5 6 7       blocks, pages and planes keep their numbers; the new ones are erased
 //!   l2p      as it was | unmapped                  p2l, where it is kept: as it was | nobody's
 //! ```
 //!
-//! New data spreads over all planes from here on. It does *not* move old data to the new planes: gc copies within a plane,
-//! so they fill as the host writes.
+//! New data spreads over all planes from here on. It does *not* move old data to the new planes: gc copies
+//! within a plane, so they fill as the host writes.
 
 use super::Ftl;
 use crate::config::FtlConfig;
@@ -17,8 +18,8 @@ impl<M: Medium> Ftl<M> {
     /// Takes up a larger `config` of the same drive, for which the medium has its blocks already.
     ///
     /// # Errors
-    /// [`FlashError::ReadOnly`] at the end of life; [`FlashError::Config`] where `config` is not this drive with more planes;
-    /// errors of the medium. Nothing has changed then.
+    /// [`FlashError::ReadOnly`] at the end of life; [`FlashError::Config`] where `config` is not this drive
+    /// with more planes; errors of the medium. Nothing has changed then.
     pub fn grow(&mut self, config: &FtlConfig) -> Result<(), FlashError> {
         self.writable()?;
         config.validate()?;

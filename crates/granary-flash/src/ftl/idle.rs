@@ -1,14 +1,15 @@
 //! Background gc: free blocks are made while nobody asks for anything.
 //!
 //! ```text
-//!   commands   |####|                                   |##      the next one finds free blocks, and perhaps a batch
+//!   commands   |####|                                   |##      the next one finds free blocks, and perhaps
+//!                                                                a batch
 //!   gc              |<- idle_gc ->|batch|batch|erase|batch|      of copies that it has to wait for
 //!                   ^ busy_until                        ^ now
 //! ```
 //!
-//! Nothing runs by itself here: the next access looks back at the idle time before it and reserves, in that past, what the
-//! drive would have done. Each plane goes on until it has `idle_gc_stop` free blocks, no worthwhile victim is left or the
-//! idle time is used up; a batch that has begun is finished.
+//! Nothing runs by itself here: the next access looks back at the idle time before it and reserves, in that
+//! past, what the drive would have done. Each plane goes on until it has `idle_gc_stop` free blocks, no
+//! worthwhile victim is left or the idle time is used up; a batch that has begun is finished.
 //!
 //! It does *not* move data of which little is stale: that costs endurance for time that nobody may need.
 
@@ -31,8 +32,8 @@ impl<M: Medium> Ftl<M> {
         Ok(())
     }
 
-    /// Tells the FTL that time has come to `now` without an access: background gc gets the idle time until then. Accesses do
-    /// this themselves.
+    /// Tells the FTL that time has come to `now` without an access: background gc gets the idle time until
+    /// then. Accesses do this themselves.
     ///
     /// # Errors
     /// Errors of the medium.

@@ -1,5 +1,5 @@
-//! [`Policies`]: what an FTL decides by policies that a configuration names, or a drive brings; [`Victims`]: which closed block
-//! gc empties next.
+//! [`Policies`]: what an FTL decides by policies that a configuration names, or a drive brings; [`Victims`]:
+//! which closed block gc empties next.
 //!
 //! ```text
 //!   gc of a plane needs a block ── Blocks: the plane's closed blocks, their live pages, their ages ──> Victims::choose
@@ -59,7 +59,8 @@ pub struct Candidate {
     pub block: u32,
     /// Pages that have to be copied.
     pub live: u32,
-    /// Programs of the drive since the youngest of its data was written, at least 1; 1 where the policy needs no ages.
+    /// Programs of the drive since the youngest of its data was written, at least 1; 1 where the policy needs
+    /// no ages.
     pub age: u64,
 }
 
@@ -87,7 +88,8 @@ impl Blocks<'_> {
 
 /// A policy of garbage collection.
 pub trait Victims: Debug + Send + Sync {
-    /// The block that is emptied next: one of the candidates with fewer live pages than it has pages. Anything else counts as none.
+    /// The block that is emptied next: one of the candidates with fewer live pages than it has pages.
+    /// Anything else counts as none.
     fn choose(&self, blocks: &Blocks<'_>) -> Option<u32>;
 
     /// Whether it asks for the ages of blocks. Keeping them takes 8 B a block, and a store for each program.
@@ -107,10 +109,10 @@ impl Victims for Greedy {
     }
 }
 
-/// The block with the largest benefit for its cost, age x (1 - u) / 2u, where u is its live part: cold blocks are emptied although
-/// more of them is live. Rosenblum and Ousterhout, "The design and implementation of a log-structured file system", SOSP 1991,
-/// section 3.5, with the cost of flash (read u, write u, erase) from Kawaguchi, Nishioka and Motoda, "A flash-memory based file
-/// system", USENIX 1995, section 3.
+/// The block with the largest benefit for its cost, age x (1 - u) / 2u, where u is its live part: cold blocks
+/// are emptied although more of them is live. Rosenblum and Ousterhout, "The design and implementation of a
+/// log-structured file system", SOSP 1991, section 3.5, with the cost of flash (read u, write u, erase) from
+/// Kawaguchi, Nishioka and Motoda, "A flash-memory based file system", USENIX 1995, section 3.
 #[derive(Clone, Copy, Debug)]
 pub struct CostBenefit;
 

@@ -6,14 +6,15 @@
 //!               block headers  --->  free / closed / bad;  partly programmed  --->  open again
 //! ```
 //!
-//! The scan reads each plane's blocks one after another, all planes at once. An interrupted gc job leaves its victim
-//! closed with the pages that had not moved; the roomiest partly programmed block of a plane becomes the open gc
-//! block, so the room that the job had counted on is there again.
+//! The scan reads each plane's blocks one after another, all planes at once. An interrupted gc job leaves its
+//! victim closed with the pages that had not moved; the roomiest partly programmed block of a plane becomes
+//! the open gc block, so the room that the job had counted on is there again.
 //!
-//! Cost-benefit gc starts from the age of the pages' programs: of data that gc had moved, that is the age of the copy.
+//! Cost-benefit gc starts from the age of the pages' programs: of data that gc had moved, that is the age of
+//! the copy.
 //!
-//! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence numbers.
-//! What the OOB cannot tell is a trim (see [`Ftl::trim`]).
+//! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence
+//! numbers. What the OOB cannot tell is a trim (see [`Ftl::trim`]).
 
 use super::alloc::{FreeBlocks, Open, Plane, Stream};
 use super::victims::{LiveMap, ValidCounts};
@@ -25,12 +26,12 @@ use crate::medium::{BlockNo, Medium, Oob};
 use granary_units::{Lpa, Nanos, Page, Ppa};
 
 impl<M: Medium> Ftl<M> {
-    /// Power returns at `now` after a failure; returns when the FTL can serve commands. Operations in flight are
-    /// finished by the drive's capacitors (undo those that were not, with [`Ftl::restore`]); all reservations are
-    /// forgotten.
+    /// Power returns at `now` after a failure; returns when the FTL can serve commands. Operations in flight
+    /// are finished by the drive's capacitors (undo those that were not, with [`Ftl::restore`]); all
+    /// reservations are forgotten.
     ///
-    /// With `map_saved` the tables survived in battery-backed DRAM. Otherwise they are rebuilt by a scan of the OOB
-    /// areas: one page read for each programmed page of the drive, cause [`Cause::Mapping`].
+    /// With `map_saved` the tables survived in battery-backed DRAM. Otherwise they are rebuilt by a scan of
+    /// the OOB areas: one page read for each programmed page of the drive, cause [`Cause::Mapping`].
     ///
     /// # Errors
     /// [`FlashError::Corrupt`], errors of the medium.
@@ -40,10 +41,10 @@ impl<M: Medium> Ftl<M> {
         if map_saved { Ok(now) } else { self.rebuild(now) }
     }
 
-    /// Sets a logical page to what it held before a program that the power failure prevented (`None`: nothing). For
-    /// power-fail modelling, before [`Ftl::power_cycle`]: the content is changed in place, taking no time and not
-    /// counted. Only a page that is unmapped now but was not then has to be written anew, and counts as
-    /// [`Cause::Recovery`].
+    /// Sets a logical page to what it held before a program that the power failure prevented (`None`:
+    /// nothing). For power-fail modelling, before [`Ftl::power_cycle`]: the content is changed in place,
+    /// taking no time and not counted. Only a page that is unmapped now but was not then has to be written
+    /// anew, and counts as [`Cause::Recovery`].
     ///
     /// # Errors
     /// As [`Ftl::write`].
@@ -67,8 +68,8 @@ impl<M: Medium> Ftl<M> {
         self.nand.sync()
     }
 
-    /// A drive on a medium that kept the map, as battery-backed DRAM does: `live` says of each programmed page whether
-    /// it is the current copy of the page that its OOB names. Takes no time at the flash.
+    /// A drive on a medium that kept the map, as battery-backed DRAM does: `live` says of each programmed
+    /// page whether it is the current copy of the page that its OOB names. Takes no time at the flash.
     ///
     /// # Errors
     /// As [`Ftl::with_medium`]; also [`FlashError::Corrupt`] where two live pages name one logical page.
@@ -128,7 +129,8 @@ impl<M: Medium> Ftl<M> {
         // What was called stale stays so: a trimmed page that comes back must not change later on.
         self.nand.sync()?;
         let blocks = self.config.geometry.blocks();
-        // Tables of a drive that is being made are empty, and a second map beside the first might not fit into memory.
+        // Tables of a drive that is being made are empty, and a second map beside the first might not fit
+        // into memory.
         if self.seq > 0 || self.mapped > 0 {
             self.l2p = empty_map(self.l2p.len());
             self.live = LiveMap::new(self.config.geometry.pages());
@@ -158,8 +160,8 @@ impl<M: Medium> Ftl<M> {
         Ok(done)
     }
 
-    /// Fills the map with the newest copies in `written` blocks. Returns the blocks that hold a failed program,
-    /// ascending.
+    /// Fills the map with the newest copies in `written` blocks. Returns the blocks that hold a failed
+    /// program, ascending.
     fn scan_all(&mut self, now: Nanos, written: &[u32]) -> Result<(Vec<u32>, Nanos), FlashError> {
         let per_block = self.config.geometry.pages_per_block;
         let mut newest = vec![0u64; if written.is_empty() { 0 } else { self.l2p.len() }];

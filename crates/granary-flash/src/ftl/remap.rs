@@ -5,10 +5,11 @@
 //!   after    l2p[src] = -    OOB of p: src   p2l[p] = dst        l2p[dst] = p   q is stale
 //! ```
 //!
-//! Without a P2L table the OOB of a live page names its logical page, and cannot be rewritten before an erase: such an
-//! FTL cannot remap. With one ([`Ftl::keep_p2l`]) the table has the last word; it is persistent memory of the drive
-//! (battery-backed RAM), so it survives [`Ftl::power_cycle`] even where the L2P table is lost. Gc copies a page under the
-//! logical page that it has by then, so the OOB is right again in the copy.
+//! Without a P2L table the OOB of a live page names its logical page, and cannot be rewritten before an
+//! erase: such an FTL cannot remap. With one ([`Ftl::keep_p2l`]) the table has the last word; it is
+//! persistent memory of the drive (battery-backed RAM), so it survives [`Ftl::power_cycle`] even where the
+//! L2P table is lost. Gc copies a page under the logical page that it has by then, so the OOB is right again
+//! in the copy.
 //!
 //! Invariant: with the table, `p2l[p] == l + 1` exactly where `l2p[l] == p + 1`.
 //!
@@ -33,8 +34,8 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// Moves the content of logical page `src` to `dst`, whose former content is dropped; `src` reads as zeros
-    /// afterwards. Takes no time at the flash.
+    /// Moves the content of logical page `src` to `dst`, whose former content is dropped; `src` reads as
+    /// zeros afterwards. Takes no time at the flash.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life.

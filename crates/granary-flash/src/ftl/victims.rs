@@ -6,9 +6,9 @@
 //!   least[group]:  minimum of count over the candidates among 64 blocks; C alone where there is none
 //! ```
 //!
-//! A count only sinks while its block is closed, so the groups' minima follow each overwrite with one comparison;
-//! they are searched afresh only when a block of the group opens, closes or is taken. The victim with the fewest live
-//! pages of a plane is found by a scan over its groups and one group.
+//! A count only sinks while its block is closed, so the groups' minima follow each overwrite with one
+//! comparison; they are searched afresh only when a block of the group opens, closes or is taken. The victim
+//! with the fewest live pages of a plane is found by a scan over its groups and one group.
 //!
 //! Invariant: `least[g]` equals the minimum over its blocks; both are checked by `Ftl::check`.
 

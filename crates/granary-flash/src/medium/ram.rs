@@ -3,19 +3,23 @@
 //! ```text
 //!   chunks[c] ---> [Slot; 2048 or so]      whole blocks; nothing allocated while all of them are erased
 //!                  Slot = Page (16 B handle) + Oob (16 B)  = 32 B, half a cache line
-//!   rows[b]   { lpa, seq, step }          a block that preconditioning filled, where its chunk has no slots: page i holds
-//!                                         logical page n = lpa + i * step, with sequence number seq + i * step and the word n
+//!   rows[b]   { lpa, seq, step }          a block that preconditioning filled, where its chunk has no slots:
+//!                                         page i holds
+//!                                         logical page n = lpa + i * step, with sequence number seq + i *
+//!                                         step and the word n
 //! ```
 //!
-//! Memory: 10 B for each block, 32 B for each page of a chunk in use, and for each page that is no repeated word 64 B for each
-//! of its lines that is not zero (4 KiB where those are many), until the FTL calls it stale ([`Medium::forget`]) or its block
-//! is erased. So memory follows the live data, not the capacity nor the amount ever written. Chunks rather
-//! than blocks, so that a random read waits for one cache miss, the slot's: the table of chunks is small.
+//! Memory: 10 B for each block, 32 B for each page of a chunk in use, and for each page that is no repeated
+//! word 64 B for each of its lines that is not zero (4 KiB where those are many), until the FTL calls it
+//! stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the capacity nor
+//! the amount ever written. Chunks rather than blocks, so that a random read waits for one cache miss, the
+//! slot's: the table of chunks is small.
 //!
-//! A drive that was filled at once takes 16 B for each block, not 32 B for each page, until its blocks are written: a chunk
-//! gets its slots when one of its pages changes.
+//! A drive that was filled at once takes 16 B for each block, not 32 B for each page, until its blocks are
+//! written: a chunk gets its slots when one of its pages changes.
 //!
-//! Copies of a medium ([`RamMedium::share`]) have the slots of a chunk in common until one of them changes it.
+//! Copies of a medium ([`RamMedium::share`]) have the slots of a chunk in common until one of them changes
+//! it.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::{Page, prefetch};
@@ -27,7 +31,8 @@ use std::sync::Arc;
 const STALE: usize = 128;
 /// Pages of a chunk, at least, of a large drive.
 const CHUNK: u32 = 2048;
-/// And of a small one, so that a copy of it that changes a few pages copies few: a drive of 64 MiB has 128 chunks.
+/// And of a small one, so that a copy of it that changes a few pages copies few: a drive of 64 MiB has 128
+/// chunks.
 const SMALL_CHUNK: u32 = 128;
 /// Pages of a drive from which on it is a large one.
 const LARGE: u64 = 128 << 10;
@@ -118,8 +123,8 @@ pub struct RamMedium {
     chunks: Vec<Chunk>,
     programmed: Vec<u16>,
     wear: Vec<Wear>,
-    /// Of each block what it was filled with; empty where none was filled. It counts where a chunk has no slots: then each of
-    /// its programmed blocks is as filled.
+    /// Of each block what it was filled with; empty where none was filled. It counts where a chunk has no
+    /// slots: then each of its programmed blocks is as filled.
     rows: Vec<Row>,
     /// Stale pages that still hold their content; none of them in an erased block.
     stale: Vec<(u32, u32)>,
@@ -176,7 +181,8 @@ impl RamMedium {
         }
     }
 
-    /// A clone from now on costs the tables of blocks, not the pages: these are in common until one of the two changes a chunk.
+    /// A clone from now on costs the tables of blocks, not the pages: these are in common until one of the
+    /// two changes a chunk.
     pub fn share(&mut self) {
         self.chunks.iter_mut().for_each(|chunk| chunk.slots.share());
     }
@@ -201,7 +207,8 @@ impl RamMedium {
         ((block.0 >> self.chunk_shift) as usize, (within * self.pages_per_block + page) as usize)
     }
 
-    /// The slot of a page; none where its chunk has none, and then [`RamMedium::row`] says what the page holds.
+    /// The slot of a page; none where its chunk has none, and then [`RamMedium::row`] says what the page
+    /// holds.
     #[inline]
     fn slot(&self, block: BlockNo, page: u32) -> Option<&Slot> {
         let (chunk, slot) = self.place(block, page);

@@ -8,11 +8,13 @@
 //!                   die        |= program =|   |= program =|
 //! ```
 //!
-//! In an idle die the first operation begins at once and later ones find it begun: they wait for its end, and then share
-//! the next one. A controller that holds pages back to pair them would do better at low load and is not modelled.
+//! In an idle die the first operation begins at once and later ones find it begun: they wait for its end, and
+//! then share the next one. A controller that holds pages back to pair them would do better at low load and
+//! is not modelled.
 //!
-//! Invariant: an operation that joins goes to a plane that is not in the command yet, at the command's page, and its data
-//! is loaded by the command's start. Times of joined operations are counted for each (they keep their planes busy).
+//! Invariant: an operation that joins goes to a plane that is not in the command yet, at the command's page,
+//! and its data is loaded by the command's start. Times of joined operations are counted for each (they keep
+//! their planes busy).
 //!
 //! Source: ONFI 4.0, multi-plane and page cache operations; [`crate::PlaneMode`].
 
@@ -122,7 +124,8 @@ impl Dies {
         now.max(if self.cache_program { free.saturating_sub(transfer) } else { free })
     }
 
-    /// Reserves array time for an operation that is ready at `ready`; returns its end, and whether it joined a command.
+    /// Reserves array time for an operation that is ready at `ready`; returns its end, and whether it joined
+    /// a command.
     pub(super) fn array(
         &mut self,
         timelines: &mut [Timeline],
@@ -144,7 +147,8 @@ impl Dies {
             return (end, true);
         }
         let before = timelines[at].horizon();
-        // Without cache reads the register has to be emptied after a read, so no other operation may follow closely.
+        // Without cache reads the register has to be emptied after a read, so no other operation may follow
+        // closely.
         let span = match op {
             Op::Read if self.cache_read => timelines[at].fill(ready, len),
             _ => timelines[at].append(ready, len),

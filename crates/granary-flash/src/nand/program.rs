@@ -48,8 +48,8 @@ impl<M: Medium> Nand<M> {
         Ok(array.append(loaded, self.program).end)
     }
 
-    /// Reserves the time of a read and counts it. The content comes first of all, so that the emulator's cache miss on it
-    /// overlaps with the timelines.
+    /// Reserves the time of a read and counts it. The content comes first of all, so that the emulator's
+    /// cache miss on it overlaps with the timelines.
     #[inline]
     pub(super) fn deliver<T>(
         &mut self,
@@ -78,11 +78,12 @@ impl<M: Medium> Nand<M> {
         }
     }
 
-    /// Programs the next page of a block: over the channel, then into the cells. Returns when the cells hold it.
+    /// Programs the next page of a block: over the channel, then into the cells. Returns when the cells hold
+    /// it.
     ///
     /// # Errors
-    /// [`FlashError::ProgramFailed`] leaves an unreadable page; [`FlashError::OutOfOrder`] and errors of the medium
-    /// change nothing.
+    /// [`FlashError::ProgramFailed`] leaves an unreadable page; [`FlashError::OutOfOrder`] and errors of the
+    /// medium change nothing.
     ///
     /// # Panics
     /// On a bad block.
@@ -138,8 +139,8 @@ impl<M: Medium> Nand<M> {
         free.max(now + self.transfer) + self.program
     }
 
-    /// Programs every page of an erased block as [`Medium::program_block`] does: counted, and its planes' and buses' work
-    /// too, but no time is reserved and nothing fails.
+    /// Programs every page of an erased block as [`Medium::program_block`] does: counted, and its planes' and
+    /// buses' work too, but no time is reserved and nothing fails.
     ///
     /// # Errors
     /// [`FlashError::OutOfOrder`]; errors of the medium.

@@ -7,7 +7,8 @@ use crate::nand::die::Op;
 use granary_units::{Nanos, Page, Ppa};
 
 impl<M: Medium> Nand<M> {
-    /// Reads a page: from the cells, then over the channel. Returns its content, its OOB, and when the last byte has arrived.
+    /// Reads a page: from the cells, then over the channel. Returns its content, its OOB, and when the last
+    /// byte has arrived.
     ///
     /// # Errors
     /// [`FlashError::Unreadable`] after several attempts; [`FlashError::Erased`]; errors of the medium.
@@ -19,8 +20,8 @@ impl<M: Medium> Nand<M> {
         Ok((content, oob, done))
     }
 
-    /// The same for a page that should hold logical page `lpa` ([`Medium::fetch`]); returns what it says that it holds. An
-    /// `urgent` read goes before programs, erases and reads of the plane that have not begun.
+    /// The same for a page that should hold logical page `lpa` ([`Medium::fetch`]); returns what it says that
+    /// it holds. An `urgent` read goes before programs, erases and reads of the plane that have not begun.
     ///
     /// # Errors
     /// As [`Nand::read`].
@@ -53,8 +54,8 @@ impl<M: Medium> Nand<M> {
         self.dies.is_none() && self.faults.is_none()
     }
 
-    /// Reads a page of a sequence of reads that are all asked for at the instant with which it began; the same as
-    /// [`Nand::read`] but for the sequence number.
+    /// Reads a page of a sequence of reads that are all asked for at the instant with which it began; the
+    /// same as [`Nand::read`] but for the sequence number.
     ///
     /// # Errors
     /// As [`Nand::read`].

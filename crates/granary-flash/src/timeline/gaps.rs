@@ -5,10 +5,11 @@
 //!           0        from          a          b                 len
 //! ```
 //!
-//! A gap buffer, as in text editors (its hole is not one of our gaps): who cleans a block books some ten transfers one shortly
-//! after the other, each in the middle of a hundred gaps and more, and each makes two gaps of one or takes one away. With the
-//! hole where the last change was, no more moves than what lies between two changes, and looking for the next place is
-//! moving what lies before it over the hole ([`Gaps::seek`], [`Gaps::next`], [`Gaps::cut_next`]).
+//! A gap buffer, as in text editors (its hole is not one of our gaps): who cleans a block books some ten
+//! transfers one shortly after the other, each in the middle of a hundred gaps and more, and each makes two
+//! gaps of one or takes one away. With the hole where the last change was, no more moves than what lies
+//! between two changes, and looking for the next place is moving what lies before it over the hole
+//! ([`Gaps::seek`], [`Gaps::next`], [`Gaps::cut_next`]).
 //!
 //! Invariant: `from <= a <= b <= places.len()`; what lies before `from` and in the hole is of no meaning.
 
@@ -155,14 +156,15 @@ impl Gaps {
         (self.a, self.b) = (self.a + 1, self.b + 1);
     }
 
-    /// Leaves of the gap behind the hole what is before `start` and what is from `end` on, where that is `shortest` or longer. The
-    /// hole is between the two.
+    /// Leaves of the gap behind the hole what is before `start` and what is from `end` on, where that is
+    /// `shortest` or longer. The hole is between the two.
     #[inline(always)]
     pub(super) fn cut_next(&mut self, start: u64, end: u64, shortest: u64) {
         if self.a == self.b {
             self.lay_out(self.a - self.from);
         }
-        // Both are written, and count or not: which of them stay is as good as random, and a branch for each would be guessed wrong.
+        // Both are written, and count or not: which of them stay is as good as random, and a branch for each
+        // would be guessed wrong.
         let (from, until) = self.places[self.b];
         self.places[self.a] = (from, start);
         self.places[self.b] = (end, until);

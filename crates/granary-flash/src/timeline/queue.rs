@@ -7,7 +7,8 @@
 //!                            urgent  moved ......................... up to idle time
 //! ```
 //!
-//! Urgent work keeps its order among itself. What running work delays it by cannot be helped: nothing is interrupted.
+//! Urgent work keeps its order among itself. What running work delays it by cannot be helped: nothing is
+//! interrupted.
 //!
 //! Invariant: reservations are sorted and disjoint, and all that end after `from` are here.
 
@@ -51,8 +52,8 @@ impl Queue {
             self.forget(now);
         }
         if self.work.back().is_none_or(|last| last.end <= start) {
-            // Made here and not before the branch, it is written where it belongs, and not copied from where it was just
-            // written in smaller parts, for which a processor waits.
+            // Made here and not before the branch, it is written where it belongs, and not copied from where
+            // it was just written in smaller parts, for which a processor waits.
             self.work.push_back(Work { start, end: start + len, urgent });
         } else if start >= self.from {
             self.book_between(start, len, urgent);
@@ -72,8 +73,8 @@ impl Queue {
         self.many = (2 * self.work.len()).min(MOST);
     }
 
-    /// Before which reservation urgent work goes that is ready at `ready`, and when it can begin there; none where nothing that is
-    /// not urgent waits.
+    /// Before which reservation urgent work goes that is ready at `ready`, and when it can begin there; none
+    /// where nothing that is not urgent waits.
     #[inline]
     pub(super) fn turn(&self, ready: u64) -> Option<(usize, u64)> {
         let begun = self.work.partition_point(|w| w.start < ready);
@@ -82,8 +83,8 @@ impl Queue {
         Some((waiting, before.max(ready)))
     }
 
-    /// Puts urgent work of `len` at `start` before the `i`-th reservation, which moves to later with those behind it that have to.
-    /// Returns the end of the last one moved, and whether nothing is behind it.
+    /// Puts urgent work of `len` at `start` before the `i`-th reservation, which moves to later with those
+    /// behind it that have to. Returns the end of the last one moved, and whether nothing is behind it.
     pub(super) fn insert(&mut self, i: usize, start: u64, len: u64) -> (u64, bool) {
         let mut end = start + len;
         let mut last = true;

@@ -62,7 +62,8 @@ fn random_work(t: &mut Timeline, rng: &mut Stream, now: u64) {
     }
 }
 
-/// Urgent work waits for what runs and for urgent work before it, no longer; nothing overlaps, no idle time is lost or made up.
+/// Urgent work waits for what runs and for urgent work before it, no longer; nothing overlaps, no idle time
+/// is lost or made up.
 #[test]
 fn urgent_work_waits_for_what_runs_only() {
     let mut rng = Stream::new(3, "timeline");

@@ -1,4 +1,5 @@
-//! Random drive configurations, each driven to its steady state: none fails, hangs or runs out of free blocks.
+//! Random drive configurations, each driven to its steady state: none fails, hangs or runs out of free
+//! blocks.
 //!
 //! `cargo test` takes forty, `GRANARY_CONFIGS=500` as many as one likes; whole drives, with firmware, are
 //! `cargo xtask soak --kind drive-configs`.
@@ -53,7 +54,8 @@ fn random_configurations_work_in_their_steady_state() {
     assert!(ends * 4 < count(), "{ends} drives reached the end of their life");
 }
 
-/// The order of copies that a medium without data remembers is enough for the scan, whatever the configuration.
+/// The order of copies that a medium without data remembers is enough for the scan, whatever the
+/// configuration.
 #[test]
 fn the_scan_of_a_medium_without_data_finds_the_map() {
     for seed in 100..100 + count() / 4 {

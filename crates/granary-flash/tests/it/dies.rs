@@ -68,8 +68,8 @@ fn a_die_that_does_one_thing_at_a_time_serves_its_planes_in_turn() {
 #[test]
 fn programs_at_one_page_of_several_planes_share_the_array_time() {
     let mut ftl = die(2, PlaneMode::MultiPlane, true);
-    // Page 0 of plane 0 begins at once and plane 1 comes too late for it. Page 1 of plane 0 waits behind both, and plane 1
-    // joins it.
+    // Page 0 of plane 0 begins at once and plane 1 comes too late for it. Page 1 of plane 0 waits behind
+    // both, and plane 1 joins it.
     let t = |n: u64| X + PROGRAM * n;
     assert_eq!(writes(&mut ftl, Nanos::ZERO, 8), [t(1), t(2), t(3), t(3), t(4), t(4), t(5), t(5)]);
     assert_eq!(ftl.nand_stats().joined, 3);

@@ -13,7 +13,8 @@ fn failing(rates: FaultRates) -> Ftl {
     ftl
 }
 
-/// Overwrites random pages until the drive refuses, at most `most`; returns the words that the host was promised.
+/// Overwrites random pages until the drive refuses, at most `most`; returns the words that the host was
+/// promised.
 fn wear_out(ftl: &mut Ftl, most: u64) -> (Vec<u64>, u64) {
     let pages = ftl.capacity_pages();
     let mut model = vec![0; pages as usize];

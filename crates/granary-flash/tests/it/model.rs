@@ -26,8 +26,8 @@ fn op(pages: u64) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Runs `ops` on the FTL and on a map, comparing and checking after each. Returns whether the drive reached its end
-/// of life.
+/// Runs `ops` on the FTL and on a map, comparing and checking after each. Returns whether the drive reached
+/// its end of life.
 fn run(ftl: &mut Ftl, ops: &[Op]) -> bool {
     let mut model: HashMap<u64, u64> = HashMap::new();
     let pages = ftl.capacity_pages();

@@ -59,7 +59,8 @@ fn log_cleaning_has_blocks_of_its_own_if_it_is_told_to() {
         let mut rng = Stream::new(1, "streams");
         for i in 0..4 * pages {
             let l = rng.below(pages);
-            // Even pages come from the host, odd ones from the log; after a power loss recovery writes them too.
+            // Even pages come from the host, odd ones from the log; after a power loss recovery writes them
+            // too.
             let cause = [Cause::Host, [Cause::LogCleaning, Cause::Recovery][i as usize % 2]][l as usize % 2];
             ftl.write(Nanos(i * 10_000), Lpa(l), Page::word(i), cause).expect("write");
             if i < pages {
@@ -86,8 +87,8 @@ fn log_cleaning_has_blocks_of_its_own_if_it_is_told_to() {
     }
 }
 
-/// Pages that are overwritten again and again lie apart from those written once, so gc copies less. A policy of a drive's own is asked
-/// in the same place.
+/// Pages that are overwritten again and again lie apart from those written once, so gc copies less. A policy
+/// of a drive's own is asked in the same place.
 #[test]
 fn updates_have_blocks_of_their_own_if_they_are_told_to() {
     #[derive(Debug)]

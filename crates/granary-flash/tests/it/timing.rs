@@ -1,4 +1,5 @@
-//! Times and bandwidths follow from the stages, exactly where there is no queue and within 3 % where there is one.
+//! Times and bandwidths follow from the stages, exactly where there is no queue and within 3 % where there is
+//! one.
 
 use super::*;
 use granary_sim::rng::Stream;

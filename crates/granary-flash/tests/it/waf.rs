@@ -1,16 +1,18 @@
 //! Write amplification in the steady state, against the closed form for uniform random writes.
 //!
-//! Let `a` = physical / logical pages and A = WAF. Gc that takes blocks in the order in which they were filled finds a block
-//! again after every physical page has been programmed once, which is (physical / A) host writes. A page is still live with
-//! probability `(1 - 1/logical)^(physical/A) = exp(-a/A)`, and a victim with the live part v costs A = 1/(1 - v), so that
-//! `1 - 1/A = exp(-a/A)`, whose solution is `A = a / (a + W(-a exp(-a)))` with Lambert's W: Menon, "A performance comparison
-//! of RAID-5 and log-structured arrays", HPDC 1995; Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012,
-//! who shows that greedy gc reaches the same value from below as blocks grow; also Bux and Iliadis, Performance
-//! Evaluation 67 (2010), for the limit of large blocks.
+//! Let `a` = physical / logical pages and A = WAF. Gc that takes blocks in the order in which they were
+//! filled finds a block again after every physical page has been programmed once, which is (physical / A)
+//! host writes. A page is still live with probability `(1 - 1/logical)^(physical/A) = exp(-a/A)`, and a
+//! victim with the live part v costs A = 1/(1 - v), so that `1 - 1/A = exp(-a/A)`, whose solution is `A = a /
+//! (a + W(-a exp(-a)))` with Lambert's W: Menon, "A performance comparison of RAID-5 and log-structured
+//! arrays", HPDC 1995; Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, who shows that
+//! greedy gc reaches the same value from below as blocks grow; also Bux and Iliadis, Performance Evaluation
+//! 67 (2010), for the limit of large blocks.
 //!
-//! Where the drive differs from the model: physical pages that cannot hold stale data do not count (the free blocks that
-//! gc keeps, and the unwritten half of the two open blocks of each plane); a plane is a gc pool of its own and of
-//! finite size; a victim is copied over several host writes, in which some of its pages become stale.
+//! Where the drive differs from the model: physical pages that cannot hold stale data do not count (the free
+//! blocks that gc keeps, and the unwritten half of the two open blocks of each plane); a plane is a gc pool
+//! of its own and of finite size; a victim is copied over several host writes, in which some of its pages
+//! become stale.
 
 use super::*;
 use granary_flash::GcPolicy;
@@ -112,7 +114,8 @@ fn sequential_writes_are_not_amplified_at_all() {
     }
 }
 
-/// Rosenblum and Ousterhout's reason for weighing age: greedy gc lets cold blocks linger with their free space.
+/// Rosenblum and Ousterhout's reason for weighing age: greedy gc lets cold blocks linger with their free
+/// space.
 #[test]
 fn cost_benefit_gc_copies_less_where_some_data_is_hot() {
     let waf = |policy: GcPolicy| {

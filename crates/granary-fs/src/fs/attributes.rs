@@ -10,21 +10,23 @@ pub trait Attributes: Send + Sync {
     /// Changes attributes. With `size`, frees what lies beyond; pages in the cache are the vfs's affair.
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()>;
 
-    /// Records `call.time` as the access time in memory and, when the file system's rules say so, on media later.
+    /// Records `call.time` as the access time in memory and, when the file system's rules say so, on media
+    /// later.
     fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()>;
 
-    /// The value of an extended attribute; `None`: there is none of this name. Names are whole ("user.x"), at most 255
-    /// bytes, without a zero byte, of a namespace that the vfs knows; values have at most 64 KiB.
+    /// The value of an extended attribute; `None`: there is none of this name. Names are whole ("user.x"), at
+    /// most 255 bytes, without a zero byte, of a namespace that the vfs knows; values have at most 64 KiB.
     ///
     /// # Errors
     /// `NotSupported`.
     fn getxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Gives an extended attribute a value, or (`None`) removes it, which the caller has seen to exist; stamps `ctime`.
-    /// After a power loss it has the old value or the new one; `fsync` makes it durable.
+    /// Gives an extended attribute a value, or (`None`) removes it, which the caller has seen to exist;
+    /// stamps `ctime`. After a power loss it has the old value or the new one; `fsync` makes it durable.
     ///
     /// # Errors
-    /// `NotSupported`; `NoSpace` where this file system has no room for it (as ext4's ENOSPC beyond its one block).
+    /// `NotSupported`; `NoSpace` where this file system has no room for it (as ext4's ENOSPC beyond its one
+    /// block).
     fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()>;
 
     /// The names of all extended attributes.
@@ -33,11 +35,13 @@ pub trait Attributes: Send + Sync {
     /// `NotSupported`.
     fn listxattr(&self, call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>>;
 
-    /// Tells lives of one inode number apart, also after a mount: with the number a handle of the file for as long as it lives.
+    /// Tells lives of one inode number apart, also after a mount: with the number a handle of the file for as
+    /// long as it lives.
     fn generation(&self, inode: &Inode) -> u32;
 }
 
-/// Within `impl Attributes for Wrapper`: passes the named calls on to the file system in the field of this name.
+/// Within `impl Attributes for Wrapper`: passes the named calls on to the file system in the field of this
+/// name.
 #[macro_export]
 macro_rules! forward_attributes {
     ($inner:ident: $($call:ident),+ $(,)?) => { $($crate::forward_attributes_call!($inner $call);)+ };

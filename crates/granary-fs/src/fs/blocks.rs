@@ -3,7 +3,8 @@
 /// What [`Space::fallocate`](crate::Space::fallocate) does with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Allocate {
-    /// Gives every hole of the range blocks that read as zeros, so that writing there cannot run out of space.
+    /// Gives every hole of the range blocks that read as zeros, so that writing there cannot run out of
+    /// space.
     Reserve {
         /// Leave the file's size as it is, even where the range ends beyond it.
         keep_size: bool,
@@ -50,8 +51,8 @@ impl StatFs {
         self.free_blocks.saturating_sub(self.reserved_blocks)
     }
 
-    /// Of so many free blocks those that the index of one file would take that filled the others, where a block of an index
-    /// names `fanout` blocks: what can be filled is the rest.
+    /// Of so many free blocks those that the index of one file would take that filled the others, where a
+    /// block of an index names `fanout` blocks: what can be filled is the rest.
     pub fn index_of_all(free: u64, fanout: u64) -> u64 {
         let index = |data: u64| {
             let (mut all, mut level) = (0, data);
@@ -61,7 +62,8 @@ impl StatFs {
             }
             all
         };
-        // What `free` blocks of data would need is enough; the less data, the less index: the least share that does.
+        // What `free` blocks of data would need is enough; the less data, the less index: the least share
+        // that does.
         let (mut least, mut enough) = (0, index(free).min(free));
         while least < enough {
             let share = (least + enough) / 2;

@@ -24,8 +24,8 @@ pub enum Origin {
     /// From a program, or from who acts for one: this vfs is the first to know that a call has begun.
     #[default]
     Program,
-    /// From a file system stacked on this vfs: the upper vfs has counted the system call and charged it, and says what time it is
-    /// ([`Lower`](crate::Lower)).
+    /// From a file system stacked on this vfs: the upper vfs has counted the system call and charged it, and
+    /// says what time it is ([`Lower`](crate::Lower)).
     Above(Time),
 }
 
@@ -57,8 +57,8 @@ impl From<Cred> for Caller {
     }
 }
 
-/// The context of a call to a file system: made where it enters the vfs, and handed to everything that it makes a file
-/// system do.
+/// The context of a call to a file system: made where it enters the vfs, and handed to everything that it
+/// makes a file system do.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The user who calls.
@@ -69,19 +69,21 @@ pub struct Call<'a> {
     pub processor: u16,
     /// The process that calls; 0: the kernel itself, such as write-back.
     pub process: u32,
-    /// Bytes are asked for, or given, past all page caches (O_DIRECT): for a file system that others' caches are below.
+    /// Bytes are asked for, or given, past all page caches (O_DIRECT): for a file system that others' caches
+    /// are below.
     pub direct: bool,
 }
 
 impl Call<'_> {
-    /// The same call as the superuser's: of a stacked file system, whose vfs has asked whether the caller may.
+    /// The same call as the superuser's: of a stacked file system, whose vfs has asked whether the caller
+    /// may.
     pub fn as_root(&self) -> Call<'_> {
         static ROOT: Cred = Cred::ROOT;
         Call { cred: &ROOT, ..*self }
     }
 
-    /// What tools and tests ask of a file system past any vfs (check it, ask for its space, grow it, unmount it): none of that
-    /// stamps a time.
+    /// What tools and tests ask of a file system past any vfs (check it, ask for its space, grow it, unmount
+    /// it): none of that stamps a time.
     pub fn offline() -> Call<'static> {
         Call::kernel(Time(0))
     }

@@ -20,8 +20,8 @@ pub trait Data: Send + Sync {
     /// After pages of this range were dirtied: grows the size where needed and stamps the times.
     fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()>;
 
-    /// Writes dirty pages (ascending) to the drive; on return the drive has them. Blocks are allocated and pointers
-    /// changed as the protocol wants, durable at the next `fsync` at the latest.
+    /// Writes dirty pages (ascending) to the drive; on return the drive has them. Blocks are allocated and
+    /// pointers changed as the protocol wants, durable at the next `fsync` at the latest.
     fn write_pages(
         &self,
         call: &Call<'_>,
@@ -33,25 +33,26 @@ pub trait Data: Send + Sync {
     /// Reads past the page cache (O_DIRECT, DAX): `pos..pos + dest.len()` lies within the file.
     fn read_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()>;
 
-    /// Writes past the page cache and stamps size and times; on return the drive has the data (O_DIRECT), and for
-    /// DAX file systems it is as durable as their `write` promises. The vfs has flushed and dropped cached pages of
-    /// the range and zeroed the gap before `pos`.
+    /// Writes past the page cache and stamps size and times; on return the drive has the data (O_DIRECT), and
+    /// for DAX file systems it is as durable as their `write` promises. The vfs has flushed and dropped
+    /// cached pages of the range and zeroed the gap before `pos`.
     fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()>;
 
-    /// Makes the inode durable; its dirty pages have been given to `write_pages`. `data_only`: `fdatasync`, time
-    /// stamps may be left.
+    /// Makes the inode durable; its dirty pages have been given to `write_pages`. `data_only`: `fdatasync`,
+    /// time stamps may be left.
     fn fsync(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()>;
 
-    /// Whether the page that a truncation to `size`, within a page, cuts is to be written again, with zeros behind the cut: some
-    /// kernels' file systems do (`ext4_block_truncate_page`, F2FS's `truncate_partial_data_page`). Asked before the file is cut, and
-    /// only traffic depends on the answer: what media have beyond the end stays garbage.
+    /// Whether the page that a truncation to `size`, within a page, cuts is to be written again, with zeros
+    /// behind the cut: some kernels' file systems do (`ext4_block_truncate_page`, F2FS's
+    /// `truncate_partial_data_page`). Asked before the file is cut, and only traffic depends on the answer:
+    /// what media have beyond the end stays garbage.
     ///
     /// # Errors
     /// Of reading metadata.
     fn rewrites_cut_page(&self, call: &Call<'_>, inode: &Inode, size: u64) -> Result<bool>;
 
-    /// Whether the dirty pages of `inode` are to be written when a descriptor that could write it is closed (ext4's
-    /// auto_da_alloc, after a truncation to nothing). Asked once for each close.
+    /// Whether the dirty pages of `inode` are to be written when a descriptor that could write it is closed
+    /// (ext4's auto_da_alloc, after a truncation to nothing). Asked once for each close.
     fn flush_on_close(&self, call: &Call<'_>, inode: &Inode) -> bool;
 }
 

@@ -2,7 +2,8 @@
 
 use granary_sim::Cores;
 
-/// How a file system wants to be called. The vfs asks once, when it mounts it: nothing of it may change later.
+/// How a file system wants to be called. The vfs asks once, when it mounts it: nothing of it may change
+/// later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// What goes through the vfs page cache.
@@ -15,15 +16,16 @@ pub struct Features {
     pub max_links: u32,
     /// A directory of so many links takes more directories: it says 1 link from then on (ext4's `dir_nlink`).
     pub many_subdirs: bool,
-    /// O_DIRECT goes past the page cache; otherwise it is accepted and has no effect, as in Linux where a file system falls back
-    /// to buffered I/O.
+    /// O_DIRECT goes past the page cache; otherwise it is accepted and has no effect, as in Linux where a
+    /// file system falls back to buffered I/O.
     pub direct_io: bool,
     /// What its kernel original does otherwise than most.
     pub quirks: Quirks,
 }
 
 impl Features {
-    /// A part of the kernel, all of it in the page cache, with the limits of ext2 and nothing special: to begin with.
+    /// A part of the kernel, all of it in the page cache, with the limits of ext2 and nothing special: to
+    /// begin with.
     pub const PLAIN: Features = Features {
         cache: CachePolicy::ALL,
         entrance: Entrance::Kernel,
@@ -35,8 +37,8 @@ impl Features {
     };
 }
 
-/// What the vfs page cache serves. What it does not goes to [`Data::read_direct`](crate::Data::read_direct) and
-/// [`Data::write_direct`](crate::Data::write_direct).
+/// What the vfs page cache serves. What it does not goes to [`Data::read_direct`](crate::Data::read_direct)
+/// and [`Data::write_direct`](crate::Data::write_direct).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachePolicy {
     /// Reads are served from the cache, and fill it.
@@ -73,30 +75,35 @@ pub enum Entrance {
 /// Ways of single file systems that the vfs has to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quirks {
-    /// The dirty pages of a file are to be written before it replaces another by rename (ext4's auto_da_alloc).
+    /// The dirty pages of a file are to be written before it replaces another by rename (ext4's
+    /// auto_da_alloc).
     pub flush_before_replace: bool,
-    /// [`Data::flush_on_close`](crate::Data::flush_on_close) may say yes: a mount then has to be told of every close.
+    /// [`Data::flush_on_close`](crate::Data::flush_on_close) may say yes: a mount then has to be told of
+    /// every close.
     pub watches_close: bool,
-    /// The file system itself sees to it that what a file grows over reads as zeros. Then the vfs writes no zeros when a file
-    /// grows (rule 2 of [`FileSystem`](crate::FileSystem)'s module is for the others).
+    /// The file system itself sees to it that what a file grows over reads as zeros. Then the vfs writes no
+    /// zeros when a file grows (rule 2 of [`FileSystem`](crate::FileSystem)'s module is for the others).
     pub zero_beyond_end: bool,
-    /// Each write and each zeroed edge is to be given to [`Data::write_pages`](crate::Data::write_pages) before the call returns,
-    /// while the inode is still locked, as far as possible in one piece (data journaling: the call's order and atomicity are the
-    /// file system's affair then).
+    /// Each write and each zeroed edge is to be given to [`Data::write_pages`](crate::Data::write_pages)
+    /// before the call returns, while the inode is still locked, as far as possible in one piece (data
+    /// journaling: the call's order and atomicity are the file system's affair then).
     pub writes_through: bool,
-    /// [`Data::reserve`](crate::Data::reserve) claims more than the pages may need (room for an extent each, say), so that
-    /// writing them back frees space. Then a call that finds none is made again when dirty pages are on media.
+    /// [`Data::reserve`](crate::Data::reserve) claims more than the pages may need (room for an extent each,
+    /// say), so that writing them back frees space. Then a call that finds none is made again when dirty
+    /// pages are on media.
     pub reserves_worst_case: bool,
     /// A hole that reaches beyond the end of the file takes its last page whole, and no blocks behind that
     /// (`ext4_punch_hole`).
     pub punches_last_page: bool,
-    /// [`Space::fallocate`](crate::Space::fallocate) itself zeroes the bytes of the range in pages that are partly in it, as far
-    /// as they lie within the file: where the whole call is to be one transaction, or where bytes that are
-    /// overwritten may need space (the vfs zeroes edges behind the call, when it can no longer be refused).
+    /// [`Space::fallocate`](crate::Space::fallocate) itself zeroes the bytes of the range in pages that are
+    /// partly in it, as far as they lie within the file: where the whole call is to be one transaction, or
+    /// where bytes that are overwritten may need space (the vfs zeroes edges behind the call, when it can no
+    /// longer be refused).
     pub zeroes_edges: bool,
-    /// Writes within a file's size may go on at the same time: the vfs holds `rwsem` shared for them, and the file system itself keeps
-    /// those apart that overlap, so that each is one step to whoever reads or writes. A load through a mapping, which goes page by page, has
-    /// `rwsem` alone then. For file systems whose writes the cache never has.
+    /// Writes within a file's size may go on at the same time: the vfs holds `rwsem` shared for them, and the
+    /// file system itself keeps those apart that overlap, so that each is one step to whoever reads or
+    /// writes. A load through a mapping, which goes page by page, has `rwsem` alone then. For file systems
+    /// whose writes the cache never has.
     pub parallel_writes: bool,
 }
 

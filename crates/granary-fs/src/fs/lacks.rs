@@ -1,11 +1,13 @@
-//! [`file_system_lacks!`](crate::file_system_lacks): the calls that a file system has nothing for, named one by one.
+//! [`file_system_lacks!`](crate::file_system_lacks): the calls that a file system has nothing for, named one
+//! by one.
 
-/// Within the `impl` of one of the traits of a file system: bodies for calls that it has nothing for. The answer is
-/// `NotSupported`, or what it must be where there is no such thing to know of: all of a file is data, nothing to let go of, an
-/// inode number that never comes back has no generations. Where there is no shorter way, it is the longer one: an fsync and an
-/// unmount sync all, a directory is empty when a reading finds nothing.
-/// `direct` and `xattrs` stand for all calls of their kind; without [`Features::direct_io`](crate::Features::direct_io), and with
-/// all in the page cache, nobody makes the former.
+/// Within the `impl` of one of the traits of a file system: bodies for calls that it has nothing for. The
+/// answer is `NotSupported`, or what it must be where there is no such thing to know of: all of a file is
+/// data, nothing to let go of, an inode number that never comes back has no generations. Where there is no
+/// shorter way, it is the longer one: an fsync and an unmount sync all, a directory is empty when a reading
+/// finds nothing. `direct` and `xattrs` stand for all calls of their kind; without
+/// [`Features::direct_io`](crate::Features::direct_io), and with all in the page cache, nobody makes the
+/// former.
 ///
 /// ```ignore
 /// impl Space for Simple {

@@ -41,19 +41,22 @@ pub trait Life: Send + Sync {
     /// What was [`Life::opened`] is closed.
     fn closed(&self, call: &Call<'_>, inode: &Inode);
 
-    /// The process of this number ([`Caller::process`](crate::Caller)) has ended, was killed, or has let go of its connection; should
-    /// it call again, it begins anew. What it was lent (leases, a journal of its own) is nobody's from now on. What cannot be done of that now (the drive fails) is left to whoever
+    /// The process of this number ([`Caller::process`](crate::Caller)) has ended, was killed, or has let go
+    /// of its connection; should it call again, it begins anew. What it was lent (leases, a journal of its
+    /// own) is nobody's from now on. What cannot be done of that now (the drive fails) is left to whoever
     /// meets it later: there is nobody to be told.
     fn process_ended(&self, call: &Call<'_>, process: u32);
 
-    /// What it holds in memory beside the vfs's caches, in bytes, by whose and what it is for: `device.inode`; and, of one over
-    /// several devices, what its data takes of each: `space.ssd_block`. For records.
+    /// What it holds in memory beside the vfs's caches, in bytes, by whose and what it is for:
+    /// `device.inode`; and, of one over several devices, what its data takes of each: `space.ssd_block`. For
+    /// records.
     fn memory(&self) -> Vec<(&'static str, u64)>;
 
     /// Lets go of metadata in memory that media have too, as `echo 2 > /proc/sys/vm/drop_caches`. A hint.
     fn drop_caches(&self, call: &Call<'_>);
 
-    /// Lets go of clean data of this file that it holds beside the vfs's page cache (POSIX_FADV_DONTNEED). A hint.
+    /// Lets go of clean data of this file that it holds beside the vfs's page cache (POSIX_FADV_DONTNEED). A
+    /// hint.
     fn drop_clean(&self, call: &Call<'_>, inode: &Inode);
 
     /// Makes everything durable; all dirty pages have been given to `write_pages`.
@@ -62,8 +65,8 @@ pub trait Life: Send + Sync {
     /// Ends cleanly: everything durable, daemons stopped, media marked clean. No calls follow.
     fn unmount(&self, call: &Call<'_>) -> Result<()>;
 
-    /// Compares everything on media (and in memory) with everything else; one sentence per violation. The file
-    /// system is quiet and synced.
+    /// Compares everything on media (and in memory) with everything else; one sentence per violation. The
+    /// file system is quiet and synced.
     fn check(&self, call: &Call<'_>) -> Result<Vec<String>>;
 }
 

@@ -10,8 +10,8 @@ pub trait Names: Send + Sync {
     /// The inode that `name` stands for in `dir`.
     fn lookup(&self, call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>>;
 
-    /// Calls `emit` for each entry after position `from` (0 = first), until it returns false. "." and ".." come from
-    /// the vfs.
+    /// Calls `emit` for each entry after position `from` (0 = first), until it returns false. "." and ".."
+    /// come from the vfs.
     fn readdir(
         &self,
         call: &Call<'_>,
@@ -20,9 +20,9 @@ pub trait Names: Send + Sync {
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()>;
 
-    /// No entry of `dir` has a [`DirEntry::next`] beyond this now. Where new names come last, a reading ends here;
-    /// `u64::MAX` where positions are an order of the names themselves (hashes), which has an end of its own. Charges
-    /// nothing.
+    /// No entry of `dir` has a [`DirEntry::next`] beyond this now. Where new names come last, a reading ends
+    /// here; `u64::MAX` where positions are an order of the names themselves (hashes), which has an end of
+    /// its own. Charges nothing.
     fn dir_end(&self, dir: &Inode) -> u64;
 
     /// The parent of a directory.
@@ -37,18 +37,21 @@ pub trait Names: Send + Sync {
     /// Makes a new inode and enters it as `name`.
     fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created>;
 
-    /// Makes a new inode without a name (`nlink` 0), in a directory only as far as it inherits from it. It lives as one whose last
-    /// name was removed; but [`Names::link`] may give it a name. After a power loss before that recovery frees it.
+    /// Makes a new inode without a name (`nlink` 0), in a directory only as far as it inherits from it. It
+    /// lives as one whose last name was removed; but [`Names::link`] may give it a name. After a power loss
+    /// before that recovery frees it.
     ///
     /// # Errors
     /// `NotSupported` unless a file system does it.
     fn create_unnamed(&self, call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created>;
 
-    /// Enters an existing inode as `name`. One without links was made by [`Names::create_unnamed`] and had no name yet.
+    /// Enters an existing inode as `name`. One without links was made by [`Names::create_unnamed`] and had no
+    /// name yet.
     fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()>;
 
-    /// Removes the entry `name` of `inode`: a non-directory, or an empty directory. With its last link gone the inode
-    /// (`nlink` 0) lives on, on media too, until [`Life::evict`](crate::Life::evict); after a power loss recovery frees it.
+    /// Removes the entry `name` of `inode`: a non-directory, or an empty directory. With its last link gone
+    /// the inode (`nlink` 0) lives on, on media too, until [`Life::evict`](crate::Life::evict); after a power
+    /// loss recovery frees it.
     fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()>;
 
     /// Renames, replaces or exchanges.

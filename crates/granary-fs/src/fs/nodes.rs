@@ -8,7 +8,8 @@ use std::sync::Arc;
 pub struct Loaded {
     /// Attributes.
     pub attr: Attr,
-    /// Whatever the file system wants to keep with the inode; reached by [`Inode::private`](crate::Inode::private).
+    /// Whatever the file system wants to keep with the inode; reached by
+    /// [`Inode::private`](crate::Inode::private).
     pub private: Arc<dyn Any + Send + Sync>,
 }
 
@@ -27,8 +28,8 @@ pub struct NewNode<'a> {
     pub rdev: u32,
     /// Target of a symbolic link, else empty. At most 4095 bytes.
     pub target: &'a [u8],
-    /// It is made by an open with O_DIRECT and O_SYNC: its bytes will go past caches, and be durable at once. For a file system that
-    /// chooses where new files are.
+    /// It is made by an open with O_DIRECT and O_SYNC: its bytes will go past caches, and be durable at once.
+    /// For a file system that chooses where new files are.
     pub direct_sync: bool,
 }
 
@@ -56,6 +57,7 @@ pub struct DirEntry<'a> {
     pub ino: Ino,
     /// What it is.
     pub kind: FileKind,
-    /// Where to go on after this entry: pass it to `readdir`. Stays valid while entries are added and removed.
+    /// Where to go on after this entry: pass it to `readdir`. Stays valid while entries are added and
+    /// removed.
     pub next: u64,
 }

@@ -42,7 +42,8 @@ impl<'a> Rename<'a> {
         self.target.filter(|_| !self.exchange)
     }
 
-    /// How the links of the old and of the new directory change (both, where they are one): directories go and come.
+    /// How the links of the old and of the new directory change (both, where they are one): directories go
+    /// and come.
     pub fn links_moved(&self) -> (i32, i32) {
         let is_dir = |inode: &Inode| i32::from(inode.view(|a| a.kind) == FileKind::Dir);
         let (moved, target) = (is_dir(self.inode), self.target.map_or(0, is_dir));

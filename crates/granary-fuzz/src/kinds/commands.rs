@@ -1,7 +1,7 @@
 //! Commands, loads and stores that a device is asked, with any addresses, lengths and order: refused or done.
 //!
-//! The documentation of [`Drive`] forbids callers in the same process some things, and they are not done: more than 64 pages
-//! of a run, parts that cross a page.
+//! The documentation of [`Drive`] forbids callers in the same process some things, and they are not done:
+//! more than 64 pages of a run, parts that cross a page.
 
 use crate::mutate::Numbers;
 use granary_device::vendor::pebble::{BamNames, BamRead, BamReset, FsWrite, Remap, RemapKeep};

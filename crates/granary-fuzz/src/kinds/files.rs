@@ -1,5 +1,5 @@
-//! Files of a drive image: its header with the checksum put right, groups of its redo log in frames whose sums are right,
-//! and any other of its bytes.
+//! Files of a drive image: its header with the checksum put right, groups of its redo log in frames whose
+//! sums are right, and any other of its bytes.
 
 use crate::mutate::Numbers;
 use granary_bench::Precondition;

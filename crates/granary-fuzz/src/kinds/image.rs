@@ -6,7 +6,8 @@
 //!   then:   mount ── walk and read all ── write, fsync, rename, remove ── check ── unmount ── mount ── check; repair
 //! ```
 //!
-//! Edits include *older versions* of blocks: their checksums are right wherever they lie, and they contradict the rest.
+//! Edits include *older versions* of blocks: their checksums are right wherever they lie, and they contradict
+//! the rest.
 
 use crate::mutate::Numbers;
 use crate::seal::{Block, broken, mend};

@@ -104,7 +104,8 @@ pub(super) fn trace(bytes: &[u8]) {
     }
 }
 
-/// A record of ours whose header has the right length and checksum; of what follows only a whole trace has one.
+/// A record of ours whose header has the right length and checksum; of what follows only a whole trace has
+/// one.
 fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     let rest = bytes.strip_prefix(trace::native::MAGIC)?;
     let (len, rest) = (rest.get(4..8)?.first_chunk()?, rest.get(8..)?);

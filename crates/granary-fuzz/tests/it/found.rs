@@ -10,7 +10,8 @@ use granary_pmem::{Dimm, DimmConfig};
 use granary_units::{Bytes, Lpa, Nanos, Payload};
 use std::sync::Arc;
 
-/// The address of its bytes does not exist: computing it was a panic, which a damaged record of a drive could bring about.
+/// The address of its bytes does not exist: computing it was a panic, which a damaged record of a drive could
+/// bring about.
 #[test]
 fn a_stream_to_a_page_far_beyond_the_end_is_refused() {
     let ssd: Arc<dyn Drive> = Arc::new(Mssd::new(&DriveConfig::tiny(Mode::Log)).expect("a drive"));
@@ -25,7 +26,8 @@ fn a_stream_to_a_page_far_beyond_the_end_is_refused() {
     }
 }
 
-/// A group's descriptor of ext4 named a table far beyond the end, and the cache's own table was to become as long: an abort.
+/// A group's descriptor of ext4 named a table far beyond the end, and the cache's own table was to become as
+/// long: an abort.
 #[test]
 fn a_metadata_block_far_beyond_the_end_takes_no_memory() {
     let drive = Arc::new(Mssd::new(&DriveConfig::tiny(Mode::Cache)).expect("a drive"));

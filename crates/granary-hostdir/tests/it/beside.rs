@@ -125,7 +125,8 @@ fn inodes_that_left_memory_keep_no_descriptors_and_are_found_again() {
     vfs.unmount().expect("unmount");
 }
 
-/// Something else has the name, and perhaps the number, that an inode had when it left memory: it is not taken for it.
+/// Something else has the name, and perhaps the number, that an inode had when it left memory: it is not
+/// taken for it.
 #[test]
 fn what_was_replaced_from_beside_is_not_taken_for_what_was_there() {
     let (dir, vfs) = mounted(1);

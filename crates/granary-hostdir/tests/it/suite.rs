@@ -1,7 +1,9 @@
-//! What every file system has to do. In virtual time the host's calls take none: schedules differ by the vfs's locks only.
+//! What every file system has to do. In virtual time the host's calls take none: schedules differ by the
+//! vfs's locks only.
 //!
-//! The host's file system decides a few things that the suite does not compare: sizes of directories, time stamps; and, since it
-//! is everybody's, how much space is free. The host's limits are not met here. As the suite makes devices and files of other users, it needs to be the superuser's.
+//! The host's file system decides a few things that the suite does not compare: sizes of directories, time
+//! stamps; and, since it is everybody's, how much space is free. The host's limits are not met here. As the
+//! suite makes devices and files of other users, it needs to be the superuser's.
 
 use granary_device::Port;
 use granary_fs::{FsError, Result};

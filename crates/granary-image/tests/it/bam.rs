@@ -16,7 +16,8 @@ fn config(mode: Mode) -> DriveConfig {
     c
 }
 
-/// An image keeps the tables: after a clean close BAM_READ gives the same entries in the same order, and lists go on growing.
+/// An image keeps the tables: after a clean close BAM_READ gives the same entries in the same order, and
+/// lists go on growing.
 #[test]
 fn an_image_keeps_the_lists_in_their_order() {
     for mode in [Mode::Log, Mode::Cache] {

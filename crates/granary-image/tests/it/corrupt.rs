@@ -85,7 +85,8 @@ fn damage_to_a_closed_image_is_found() {
     }
 }
 
-/// After a crash damage may look like a shorter redo log; but the drive that opens is a consistent one and works.
+/// After a crash damage may look like a shorter redo log; but the drive that opens is a consistent one and
+/// works.
 #[test]
 fn damage_to_a_crashed_image_gives_an_error_or_a_consistent_drive() {
     for (mode, durability) in [

@@ -72,8 +72,8 @@ fn a_drive_comes_back_from_its_directory_clean_or_not() {
     }
 }
 
-/// Three groups fill a half, faster than the checkpoint thread takes it: now and then both are full, and have to be taken
-/// in their order; the image is closed with the thread just woken.
+/// Three groups fill a half, faster than the checkpoint thread takes it: now and then both are full, and have
+/// to be taken in their order; the image is closed with the thread just woken.
 #[test]
 fn an_image_closes_with_both_halves_of_its_log_in_use() {
     for round in 0..20 {
@@ -260,7 +260,8 @@ fn a_full_host_disk_makes_the_drive_read_only_and_loses_nothing() {
     }
 }
 
-/// What was written and trimmed goes back to the host, at the latest when the image is closed; what was kept stays.
+/// What was written and trimmed goes back to the host, at the latest when the image is closed; what was kept
+/// stays.
 #[test]
 fn trimmed_blocks_take_no_space_on_the_host() {
     let dir = tempfile::tempdir().expect("directory");
@@ -288,7 +289,8 @@ fn trimmed_blocks_take_no_space_on_the_host() {
     assert_eq!(read(&*drive, 100), Page::ZERO);
 }
 
-/// Lines of pages that the image's `flash` has lost outlive them, and which other lines are gone is not forgotten.
+/// Lines of pages that the image's `flash` has lost outlive them, and which other lines are gone is not
+/// forgotten.
 #[test]
 fn lines_given_up_are_remembered_by_an_image() {
     let host = MemoryHost::new();

@@ -1,5 +1,5 @@
-//! A drive that gets larger, in use or not, keeps what it holds, and a crash at any write of it leaves the old drive or the
-//! new one.
+//! A drive that gets larger, in use or not, keeps what it holds, and a crash at any write of it leaves the
+//! old drive or the new one.
 
 use super::rig::with_ssd;
 use granary_device::vendor::pebble::{BamRead, FsWrite, Remap};
@@ -397,7 +397,8 @@ fn assert_page(drive: &Arc<dyn Drive>, lpa: u64, holds: Option<u64>) {
     assert!(out[0].to_bytes() == expected.to_bytes(), "page {lpa} is not that of {holds:?}");
 }
 
-/// A drive with PebbleSSD's tables grows, in use or not: pages move between the old part and the new one, and the lists go on.
+/// A drive with PebbleSSD's tables grows, in use or not: pages move between the old part and the new one, and
+/// the lists go on.
 #[test]
 fn byte_addressable_metadata_grow_with_their_drive() {
     for mode in [Mode::Log, Mode::Cache] {
@@ -425,7 +426,8 @@ fn byte_addressable_metadata_grow_with_their_drive() {
                 let new = drive.info().pages;
                 assert!(new > old);
                 assert_eq!(entries(&drive), list);
-                // From the old part into the new one, within the new one, and back over a page that had content.
+                // From the old part into the new one, within the new one, and back over a page that had
+                // content.
                 remap(&drive, 2, old + 5, 2);
                 fs_write(&drive, new - 2, 9, 4);
                 remap(&drive, new - 1, old, 1);

@@ -1,4 +1,5 @@
-//! Images: what was acknowledged is there after every kind of crash, and nothing that files can hold makes a panic.
+//! Images: what was acknowledged is there after every kind of crash, and nothing that files can hold makes a
+//! panic.
 
 mod bam;
 mod corrupt;

@@ -1,4 +1,5 @@
-//! Files of two images, or of two times of one, are no image: each swap is refused, whichever file it is, and what fits is opened.
+//! Files of two images, or of two times of one, are no image: each swap is refused, whichever file it is, and
+//! what fits is opened.
 
 use granary_device::{Command, Role, Structure};
 use granary_image::host::Host;

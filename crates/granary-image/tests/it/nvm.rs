@@ -1,5 +1,5 @@
-//! NVM DIMMs on an image, alone and beside an SSD: nothing fenced or acknowledged is lost, and what is left of a later call
-//! implies the earlier ones, whichever device they were made to.
+//! NVM DIMMs on an image, alone and beside an SSD: nothing fenced or acknowledged is lost, and what is left
+//! of a later call implies the earlier ones, whichever device they were made to.
 
 use super::rig::options;
 use granary_device::vendor::transactions::Recover;
@@ -319,8 +319,8 @@ impl Rig {
     }
 }
 
-/// Lives of one image, each ended by a crash: anywhere among its calls, at a host write, within a host write, while it is being
-/// opened; now and then by a clean close.
+/// Lives of one image, each ended by a crash: anywhere among its calls, at a host write, within a host write,
+/// while it is being opened; now and then by a clean close.
 fn lives(seed: u64, durability: Durability) {
     let mut rng = Stream::new(seed, "image.nvm");
     let ssd = [None, Some(Mode::Log), Some(Mode::Cache)][rng.below(3) as usize];

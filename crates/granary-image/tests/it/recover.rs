@@ -1,4 +1,5 @@
-//! RECOVER of a log that takes many steps: pages go to `flash` and frames to the redo log beside the drive, in a thread.
+//! RECOVER of a log that takes many steps: pages go to `flash` and frames to the redo log beside the drive,
+//! in a thread.
 
 use super::rig::{options, with_ssd};
 use granary_device::vendor::transactions::Recover;
@@ -20,7 +21,8 @@ fn page_of_bytes(rng: &mut Stream) -> Page {
     Page::from_bytes(&bytes)
 }
 
-/// An image whose process has died over a full log, and what its pages hold. Half of the pages with lines are in flash, too.
+/// An image whose process has died over a full log, and what its pages hold. Half of the pages with lines are
+/// in flash, too.
 fn died(durability: Durability) -> (MemoryHost, Vec<Page>) {
     let (host, mut config) = (MemoryHost::new(), DriveConfig::tiny(Mode::Log));
     config.firmware.log_region = Bytes::kib(64);
@@ -63,8 +65,8 @@ fn recover(drive: &dyn Drive) -> Result<(), DriveError> {
     drive.submit(Nanos::from_secs(1), Command::Vendor(&mut Recover)).map(drop)
 }
 
-/// The host stops at each write of RECOVER in turn, or within it: the drive says so and is read on, nothing is lost, and the
-/// next process recovers.
+/// The host stops at each write of RECOVER in turn, or within it: the drive says so and is read on, nothing
+/// is lost, and the next process recovers.
 fn stopped_everywhere(durability: Durability) {
     let (host, pages) = died(durability);
     let options = options(durability, 256 << 10);

@@ -42,8 +42,8 @@ pub struct Rig {
     next_tx: u32,
     /// Pages that get most of the traffic.
     hot: u64,
-    /// Of commands, pages are written and trimmed only, a dozen of them most often: blocks are erased and programmed again as
-    /// soon as can be.
+    /// Of commands, pages are written and trimmed only, a dozen of them most often: blocks are erased and
+    /// programmed again as soon as can be.
     pub dense: bool,
 }
 
@@ -265,7 +265,8 @@ impl Rig {
                 if (src..src + count).chain(dst..dst + count).any(held) {
                     return Ok(());
                 }
-                // Of a page with an older name, that name keeps the content; only which name is the newest is the drive's to say.
+                // Of a page with an older name, that name keeps the content; only which name is the newest is
+                // the drive's to say.
                 let names = self.names();
                 if (src..src + count)
                     .chain(dst..dst + count)
@@ -413,7 +414,8 @@ impl Rig {
         Ok(())
     }
 
-    /// [`Rig::recover`], unless the host stops in the middle of it: then everything may happen, and the next life looks.
+    /// [`Rig::recover`], unless the host stops in the middle of it: then everything may happen, and the next
+    /// life looks.
     pub fn recover_unless_stopped(&mut self) {
         if !self.host.has_stopped() {
             self.host.stop_after(u64::MAX / 2, 0);
@@ -429,8 +431,8 @@ impl Rig {
         }
     }
 
-    /// After opening: the drive recovers and holds the content at one point of the history, the command after that perhaps
-    /// in part; that content is the history from now on.
+    /// After opening: the drive recovers and holds the content at one point of the history, the command after
+    /// that perhaps in part; that content is the history from now on.
     pub fn recover(&mut self) {
         let drive = self.drive();
         self.now = Nanos::from_secs(2);
@@ -500,7 +502,8 @@ impl Content {
         }
     }
 
-    /// Whether page `l` is as it was, as it became, or, where it stayed the same block of the same file, between the two.
+    /// Whether page `l` is as it was, as it became, or, where it stayed the same block of the same file,
+    /// between the two.
     fn lies_between(&self, before: &Content, after: &Content, l: usize) -> bool {
         let of = |c: &Content| c.blocks.get(&(l as u64)).copied();
         let (block, page) = (of(self), &self.pages[l]);

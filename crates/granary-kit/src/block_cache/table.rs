@@ -6,9 +6,9 @@
 //!   leaf:                      | used | place 0 | place 1 | ... | place 255 |      place: block, address of its bytes
 //! ```
 //!
-//! A place is found without a search and without looking at the block. It knows where the block's bytes lie, so that all
-//! that a look at a block will touch can be fetched at once: with a million files each of these is a wait for main memory,
-//! and one after the other they were half of a lookup.
+//! A place is found without a search and without looking at the block. It knows where the block's bytes lie,
+//! so that all that a look at a block will touch can be fetched at once: with a million files each of these
+//! is a wait for main memory, and one after the other they were half of a lookup.
 //!
 //! Invariant: no leaf without blocks. It does *not* know what is loaded or used.
 
@@ -113,7 +113,8 @@ impl Table {
         }
     }
 
-    /// Fetches the head of a block and its bytes from `offset` on (a line, and the next) into the processor's cache.
+    /// Fetches the head of a block and its bytes from `offset` on (a line, and the next) into the processor's
+    /// cache.
     #[inline]
     pub(super) fn prefetch(&self, n: u64, offset: usize) {
         if let Some(place) = self.place(n) {

@@ -137,7 +137,8 @@ fn a_block_is_read_although_its_neighbours_cannot_be() {
     assert!(cache.get_window(Lpa(end), end - 4..end + 4, Structure::Inode).is_err());
 }
 
-/// Of many nearly empty blocks only the last ones are bytes; packing changes no content, and neither does what follows.
+/// Of many nearly empty blocks only the last ones are bytes; packing changes no content, and neither does
+/// what follows.
 #[test]
 fn old_blocks_of_a_few_names_are_packed() {
     let many = 3 * YOUNG as u64;

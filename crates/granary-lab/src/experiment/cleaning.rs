@@ -5,10 +5,12 @@
 //!                                          ^ counters      ^
 //! ```
 //!
-//! The idle time makes every segment old enough for the cleaner. What daemons do meanwhile is not counted as cleaning.
+//! The idle time makes every segment old enough for the cleaner. What daemons do meanwhile is not counted as
+//! cleaning.
 //!
-//! Blocks that REMAP moved lie in flash where they lay before: what is together for the host is apart there, and the drive's own gc
-//! has to pay for it later. [`overwrite`] measures that: one more drive write, in the order of addresses, as a log would write it.
+//! Blocks that REMAP moved lie in flash where they lay before: what is together for the host is apart there,
+//! and the drive's own gc has to pay for it later. [`overwrite`] measures that: one more drive write, in the
+//! order of addresses, as a log would write it.
 //!
 //! Source: PebbleSSD section 6.3, figure 7.
 
@@ -45,7 +47,8 @@ pub(super) fn clean(vfs: &Arc<Vfs>, devices: &Devices, protection: Nanos) -> Res
     })
 }
 
-/// Pages of a write, and writes under way at once: a choice, on which the time depends and what gc copies does not.
+/// Pages of a write, and writes under way at once: a choice, on which the time depends and what gc copies
+/// does not.
 const PART: u64 = 64;
 const DEPTH: usize = 16;
 

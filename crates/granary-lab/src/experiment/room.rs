@@ -1,7 +1,7 @@
 //! Whether the files of a workload fit onto a drive, and what to do where they do not.
 //!
-//! `--scale` makes fewer files and leaves their sizes as they are. So it is advised only where fewer files would fit; else a
-//! larger drive, or smaller files.
+//! `--scale` makes fewer files and leaves their sizes as they are. So it is advised only where fewer files
+//! would fit; else a larger drive, or smaller files.
 
 use crate::error::LabError;
 use granary_device::Role;

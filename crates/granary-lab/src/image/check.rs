@@ -20,7 +20,8 @@ pub struct Findings {
     pub replayed: u64,
     /// How far one gets with it.
     pub state: ImageState,
-    /// Where other users of this machine get at it: that it is so, and what to do. Nothing is wrong with the image by that.
+    /// Where other users of this machine get at it: that it is so, and what to do. Nothing is wrong with the
+    /// image by that.
     pub exposed: Option<String>,
     /// Something to tell beside the findings. Nothing is wrong by it.
     pub note: Option<String>,
@@ -47,8 +48,8 @@ pub enum ImageState {
     Mounts,
 }
 
-/// Checks an image without changing it: its files, the drive, the file system after its recovery. Where the drive is not in
-/// order all files are read, so that those which lost something are named.
+/// Checks an image without changing it: its files, the drive, the file system after its recovery. Where the
+/// drive is not in order all files are read, so that those which lost something are named.
 ///
 /// # Errors
 /// What keeps the check from being made: no image, in use, host errors. Damage is a finding.

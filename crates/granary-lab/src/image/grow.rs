@@ -21,8 +21,9 @@ pub struct Grown {
     pub after: Bytes,
 }
 
-/// Makes the drive of an image that nobody has open at least `size` large, and its file system as large as the drive. Whenever
-/// that is interrupted, the image has the old size or the new one, and growing it once more does what was left.
+/// Makes the drive of an image that nobody has open at least `size` large, and its file system as large as
+/// the drive. Whenever that is interrupted, the image has the old size or the new one, and growing it once
+/// more does what was left.
 ///
 /// # Errors
 /// What cannot grow, and shrinking, with what to do instead; the image's and the file system's errors.
@@ -71,7 +72,8 @@ pub(super) fn refuse_smaller(path: &Path, has: Bytes, size: Bytes) -> Result<(),
     )))
 }
 
-/// Pages that the drive will have once it has grown to at least `size`; what cannot be is refused where it grows.
+/// Pages that the drive will have once it has grown to at least `size`; what cannot be is refused where it
+/// grows.
 pub(super) fn pages_for(drive: &DriveConfig, size: Bytes) -> u64 {
     drive.flash.grown(size).map_or(drive.pages(), |flash| flash.capacity_pages())
 }
@@ -100,8 +102,8 @@ pub(super) fn grow_fs(host: &Arc<dyn ImageHost>, asked: Option<u64>) -> Result<(
     answer
 }
 
-/// Before the drive grows: makes the file system as large as the drive is, as far as it can, and asks whether it would
-/// take a drive of `wanted` pages, which it cannot have yet.
+/// Before the drive grows: makes the file system as large as the drive is, as far as it can, and asks whether
+/// it would take a drive of `wanted` pages, which it cannot have yet.
 pub(super) fn ask(
     grow: impl Fn(u64) -> granary_fs::Result<()>,
     has: u64,

@@ -22,8 +22,9 @@ pub struct OpenImage {
     pub devices: Devices,
     /// Its file system.
     pub entry: &'static FsEntry,
-    /// The host of the testbed that it was made from, with its mount options, which images have since format 3; before, as that
-    /// testbed is now (or the default one, where it is gone). The devices are the image's own.
+    /// The host of the testbed that it was made from, with its mount options, which images have since format
+    /// 3; before, as that testbed is now (or the default one, where it is gone). The devices are the image's
+    /// own.
     pub testbed: Testbed,
     /// Nothing of it changes.
     pub(super) read_only: bool,
@@ -51,7 +52,8 @@ pub(super) fn host_of(meta: &ImageMeta) -> Result<(Testbed, Option<String>), Lab
     }
 }
 
-/// What mkfs would refuse to make is refused when it is opened, by the same check: a header may come from anywhere.
+/// What mkfs would refuse to make is refused when it is opened, by the same check: a header may come from
+/// anywhere.
 pub(super) fn judge_header(path: &Path, host: Testbed, devices: &ImageDevices) -> Result<Testbed, LabError> {
     let all = Testbed {
         name: "image".to_owned(),
@@ -66,7 +68,8 @@ pub(super) fn judge_header(path: &Path, host: Testbed, devices: &ImageDevices) -
     Ok(all)
 }
 
-/// Whose host images of earlier formats have where their testbed is gone; where only keys are looked up any would do.
+/// Whose host images of earlier formats have where their testbed is gone; where only keys are looked up any
+/// would do.
 pub(super) const DEFAULT_TESTBED: &str = "bytefs-emulator";
 
 impl OpenImage {
@@ -144,8 +147,8 @@ impl OpenImage {
         registry::mount(self.entry, &self.devices, &self.testbed, self.read_only)
     }
 
-    /// The vfs configuration of the image's testbed for use on the wall clock, where `date` is the present date and at
-    /// most `page_cache` of memory is for file pages.
+    /// The vfs configuration of the image's testbed for use on the wall clock, where `date` is the present
+    /// date and at most `page_cache` of memory is for file pages.
     pub fn vfs_config(&self, date: Time, page_cache: Bytes) -> VfsConfig {
         let since = granary_sim::now().0.min(i64::MAX as u64) as i64;
         let page_cache = page_cache.min(self.testbed.host.vfs.page_cache);
@@ -171,8 +174,8 @@ impl OpenImage {
         Ok(image.close()?)
     }
 
-    /// Closes the image after a mount or a repair that failed: it is clean if it was. Nobody hears how that went, because there
-    /// is an error to tell already; an image that is not clean recovers.
+    /// Closes the image after a mount or a repair that failed: it is clean if it was. Nobody hears how that
+    /// went, because there is an error to tell already; an image that is not clean recovers.
     pub fn close_unused(self) {
         let OpenImage { image, devices, .. } = self;
         drop(devices);

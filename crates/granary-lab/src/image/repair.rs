@@ -8,7 +8,8 @@ use granary_image::{Durability, Image};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Mends the file system of an image that nobody has open, and closes the image. Where it cannot, nothing has changed.
+/// Mends the file system of an image that nobody has open, and closes the image. Where it cannot, nothing has
+/// changed.
 ///
 /// # Errors
 /// A file system that has no repair; a superblock that is damaged; the image's and the drive's errors.
@@ -26,7 +27,8 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
     }
     let open = OpenImage::open_on(&place, Durability::Process, false)?;
     let repaired = mend(&open)?.unwrap_or_default();
-    // What was written anew may be in the drive's memory only: until it is in flash, there is the page that cannot be read.
+    // What was written anew may be in the drive's memory only: until it is in flash, there is the page that
+    // cannot be read.
     open.devices.settle(granary_sim::now()).map_err(|e| LabError::fs(open.entry.name, "repair")(e.into()))?;
     let OpenImage { image, devices, .. } = open;
     drop(devices);

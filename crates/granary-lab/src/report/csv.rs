@@ -5,9 +5,10 @@
 //!                                                                       ext4,4096
 //! ```
 //!
-//! The columns are the paths of the fields that `--json` prints, those of all runs together. Where another run has traffic
-//! of a kind and this one has none, the cell is 0, as the record means it; any other field that a run does not have is
-//! empty. Lists of words are joined by `; `, other lists (`periods`, histograms) are JSON.
+//! The columns are the paths of the fields that `--json` prints, those of all runs together. Where another
+//! run has traffic of a kind and this one has none, the cell is 0, as the record means it; any other field
+//! that a run does not have is empty. Lists of words are joined by `; `, other lists (`periods`, histograms)
+//! are JSON.
 
 use crate::record::Record;
 use serde_json::Value;

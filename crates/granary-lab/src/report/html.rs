@@ -1,12 +1,14 @@
 //! HTML: one page with everything in it (no scripts, no fonts, nothing to load), for mail and the web.
 //!
 //! ```text
-//!   per workload:  bars (inline SVG)   operations per second, what went over the link, what the flash programmed
+//!   per workload:  bars (inline SVG)   operations per second, what went over the link, what the flash
+//!                                      programmed
 //!                  tables              the figures, the latencies of each flowop
 //!                  warnings            what limits how far the numbers can be trusted
 //! ```
 //!
-//! On a narrow screen a row's cells stand below each other, each with its file system: the page scrolls nowhere sideways.
+//! On a narrow screen a row's cells stand below each other, each with its file system: the page scrolls
+//! nowhere sideways.
 //!
 //! Two equal sets of records give equal pages: no date is in them. All text is escaped.
 

@@ -100,7 +100,8 @@ fn causes<'a>(
     all
 }
 
-/// The operations of all records, and how each is shown: in brackets what is none of the operations per second.
+/// The operations of all records, and how each is shown: in brackets what is none of the operations per
+/// second.
 fn operations(records: &[Record]) -> Vec<(&String, String)> {
     let mut names: Vec<&String> = records.iter().flat_map(|r| r.ops.by_type.keys()).collect();
     names.sort();

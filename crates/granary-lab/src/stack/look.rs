@@ -1,4 +1,5 @@
-//! A directory and its persistent memory without a mount: their files are read, and both are checked. Neither is changed.
+//! A directory and its persistent memory without a mount: their files are read, and both are checked. Neither
+//! is changed.
 //!
 //! ```text
 //!   image          opened for reading: what has to be recovered is, in this process's memory
@@ -57,7 +58,8 @@ fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, Lock), LabError> {
     Ok((image, devices, lock))
 }
 
-/// Mounts both layers. The image's directory is looked at whole: it knows the numbers of files that were seen only.
+/// Mounts both layers. The image's directory is looked at whole: it knows the numbers of files that were seen
+/// only.
 fn mount(dir: &Path, devices: &Devices, vfs: VfsConfig) -> granary_fs::Result<Arc<Upper>> {
     let lower = Vfs::mount(granary_hostdir::mount_read_only(dir)?, vfs)?;
     let fs = look_around(&lower).and_then(|_| registry::look_over(lower.clone(), devices));
@@ -102,11 +104,12 @@ impl Look {
     }
 }
 
-/// Checks an image with its directory: the devices, what is on persistent memory, and that each of its files is in the directory.
+/// Checks an image with its directory: the devices, what is on persistent memory, and that each of its files
+/// is in the directory.
 ///
 /// # Errors
-/// Reasons against a check: a mount, another kind of image, host errors. Damage is a finding, and so is a pair that does
-/// not fit.
+/// Reasons against a check: a mount, another kind of image, host errors. Damage is a finding, and so is a
+/// pair that does not fit.
 pub fn check(dir: &Path, image: &Path, vfs: VfsConfig) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let (opened, devices, _lock) = match open(dir, image) {

@@ -1,12 +1,13 @@
-//! No two stacks over one file: neither over one directory, nor over one and another within it. Their images would have different newest bytes.
+//! No two stacks over one file: neither over one directory, nor over one and another within it. Their images
+//! would have different newest bytes.
 //!
 //! ```text
 //!   at the same time       an exclusive lock on the directory, shared ones on those that it lies in
 //!   one after another      no attribute of a pair on the directories that it lies in, nor on one within it
 //! ```
 //!
-//! Directories that everybody may write to and nobody else's files be removed from (`/tmp`) are not locked: programs that clean them
-//! take a lock for a wish to be left alone.
+//! Directories that everybody may write to and nobody else's files be removed from (`/tmp`) are not locked:
+//! programs that clean them take a lock for a wish to be left alone.
 
 use super::{Stack, shown};
 use crate::error::LabError;
@@ -29,7 +30,8 @@ const STICKY: u32 = 0o1000;
 pub struct Lock(Vec<OwnedFd>);
 
 impl Drop for Lock {
-    /// At once: a child that this process is just starting has the descriptors, too, until it runs its program.
+    /// At once: a child that this process is just starting has the descriptors, too, until it runs its
+    /// program.
     fn drop(&mut self) {
         for fd in &self.0 {
             let _ = flock(fd, FlockOperation::Unlock);
@@ -80,7 +82,8 @@ fn above(dir: &Path) -> Vec<PathBuf> {
     dir.canonicalize().map(|dir| dir.ancestors().skip(1).map(Path::to_owned).collect()).unwrap_or_default()
 }
 
-/// Refuses a directory that has others with a pair above or below it. Where those are to be given up, it returns them.
+/// Refuses a directory that has others with a pair above or below it. Where those are to be given up, it
+/// returns them.
 pub(super) fn refuse_nested(how: &Stack<'_>, lower: &Arc<Vfs>) -> granary_fs::Result<Vec<PathBuf>> {
     let paired = |dir: &PathBuf| {
         let there = rustix::fs::getxattr(dir, PAIR, &mut [0_u8; 64][..]);
@@ -117,7 +120,8 @@ pub(super) fn forget_nested(others: &[PathBuf]) -> granary_fs::Result<Option<Str
         .then(|| format!("given up as asked, what other images have of {}", names.join(", "))))
 }
 
-/// Looks at every name of the tree. Returns the directories within that have a pair of their own, as paths from the root.
+/// Looks at every name of the tree. Returns the directories within that have a pair of their own, as paths
+/// from the root.
 pub(super) fn look_around(vfs: &Arc<Vfs>) -> granary_fs::Result<Vec<PathBuf>> {
     let mut paired = Vec::new();
     let mut directories: Vec<(NodeRef, PathBuf)> = vec![(vfs.root(), PathBuf::new())];

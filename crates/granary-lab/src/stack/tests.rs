@@ -1,4 +1,5 @@
-//! A directory with persistent memory in front of it: whole again after each mount; what does not fit is refused.
+//! A directory with persistent memory in front of it: whole again after each mount; what does not fit is
+//! refused.
 
 use super::*;
 use granary_fs::Cred;
@@ -12,8 +13,8 @@ fn stack<'a>(dir: &'a Path, image: &'a Path, options: &'a toml::Table) -> Stack<
     Stack { dir, image, size: Bytes::mib(16), durability: Durability::Process, forget: false, vfs, options }
 }
 
-/// What was written through the stack is there again after an unmount, also where the file was renamed beside it; and all of it is in
-/// the directory after an unmount that demotes.
+/// What was written through the stack is there again after an unmount, also where the file was renamed beside
+/// it; and all of it is in the directory after an unmount that demotes.
 #[test]
 fn a_directory_keeps_its_files_and_gets_them_back_whole() {
     let place = tempfile::tempdir().expect("a directory");
@@ -58,7 +59,8 @@ fn a_directory_keeps_its_files_and_gets_them_back_whole() {
     assert!(std::fs::read(dir.join("g")).expect("there") == expected, "the directory has all");
 }
 
-/// Mounts, has a file's first 100 bytes written and fsynced often enough for it to move to the image, and unmounts.
+/// Mounts, has a file's first 100 bytes written and fsynced often enough for it to move to the image, and
+/// unmounts.
 fn write(dir: &Path, image: &Path, name: &str, byte: u8) {
     let eager = toml::from_str("promote_after = 2").expect("TOML");
     let stacked = open(&stack(dir, image, &eager)).expect("opens");
@@ -246,7 +248,8 @@ fn a_mount_that_was_to_demote_all_is_refused_like_any() {
     assert_eq!(std::fs::read(place.dir.join("g")).expect("there"), before);
 }
 
-/// A file removed beside a mount is not taken for demoted: its newest bytes would be in a file without a name.
+/// A file removed beside a mount is not taken for demoted: its newest bytes would be in a file without a
+/// name.
 #[test]
 fn a_file_removed_beside_the_mount_fails_a_demotion_of_all_and_keeps_its_bytes() {
     for open_at_the_end in [false, true] {

@@ -1,6 +1,8 @@
-//! Where the directory of an image is: in the file `below` beside those of the image, so that a message can say it.
+//! Where the directory of an image is: in the file `below` beside those of the image, so that a message can
+//! say it.
 //!
-//! A hint for people: nothing is opened by it. It is the directory's path at the last mount, which may have been moved since.
+//! A hint for people: nothing is opened by it. It is the directory's path at the last mount, which may have
+//! been moved since.
 
 use super::NAME;
 use granary_fs::quoted;

@@ -1,4 +1,5 @@
-//! An image whose flash has come to its end of life: what was synced can still be read, in that mount and in later ones.
+//! An image whose flash has come to its end of life: what was synced can still be read, in that mount and in
+//! later ones.
 
 use granary_fs::{Cred, FsError, Time};
 use granary_image::Durability;

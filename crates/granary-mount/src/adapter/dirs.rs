@@ -1,11 +1,12 @@
 //! Directories.
 //!
-//! A position is the vfs's own and stays valid while entries come and go. What is kept of an open directory is where its
-//! reading ends ([`DirStream`]); the node lives as long as the kernel has it open. For `readdirplus` the names are taken first
-//! and looked up afterwards, one by one and by name: what was removed in between is left out, and a reused inode
-//! number cannot be mistaken for the one that was listed.
+//! A position is the vfs's own and stays valid while entries come and go. What is kept of an open directory
+//! is where its reading ends ([`DirStream`]); the node lives as long as the kernel has it open. For
+//! `readdirplus` the names are taken first and looked up afterwards, one by one and by name: what was removed
+//! in between is left out, and a reused inode number cannot be mistaken for the one that was listed.
 //!
-//! A file that the file system has under the statistics' name is not told: the kernel would believe that it is there.
+//! A file that the file system has under the statistics' name is not told: the kernel would believe that it
+//! is there.
 
 use super::Adapter;
 use granary_fs::{Caller, FileKind, FsError, Ino, Result};
@@ -14,8 +15,8 @@ use granary_fuse::{Handle, Listing, NodeId};
 use granary_vfs::DirStream;
 use std::sync::Arc;
 
-/// Entries that one `readdirplus` looks up at most: 4 KiB pages of replies hold about 20, the kernel asks for up to
-/// 128 KiB.
+/// Entries that one `readdirplus` looks up at most: 4 KiB pages of replies hold about 20, the kernel asks for
+/// up to 128 KiB.
 const BATCH: usize = 640;
 
 struct Listed {

@@ -5,11 +5,12 @@
 //!   the thread:                                           waits, then answers
 //! ```
 //!
-//! What is waited for is done by the kernel through requests to serving threads: FORGETs (space.rs), WRITEs of pages that mappings
-//! have changed (seek.rs), READs that hold pages (pages.rs). Who waits must not be needed to serve them.
+//! What is waited for is done by the kernel through requests to serving threads: FORGETs (space.rs), WRITEs
+//! of pages that mappings have changed (seek.rs), READs that hold pages (pages.rs). Who waits must not be
+//! needed to serve them.
 //!
-//! Invariant: the thread holds nothing of the file system between errands, and it ends before the file system does
-//! ([`Errands::stop`]).
+//! Invariant: the thread holds nothing of the file system between errands, and it ends before the file system
+//! does ([`Errands::stop`]).
 
 use super::Adapter;
 use parking_lot::Mutex;

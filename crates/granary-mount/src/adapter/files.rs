@@ -5,11 +5,12 @@
 //!   fsync(2) ──> Vfs::fsync ──> Data::fsync ──> durable() ──> reply
 //! ```
 //!
-//! The kernel's write-back cache stays off. It would keep fsync's promise, but it hands over whole pages: which 64 B
-//! lines a program wrote, the very thing that a byte-addressable drive lives on, would be lost; and dirty data would
-//! be kept twice, in the kernel and in the vfs.
+//! The kernel's write-back cache stays off. It would keep fsync's promise, but it hands over whole pages:
+//! which 64 B lines a program wrote, the very thing that a byte-addressable drive lives on, would be lost;
+//! and dirty data would be kept twice, in the kernel and in the vfs.
 //!
-//! Flags that `fcntl(F_SETFL)` changes after open, and those of `pwritev2`, come with every request and count.
+//! Flags that `fcntl(F_SETFL)` changes after open, and those of `pwritev2`, come with every request and
+//! count.
 
 use super::Adapter;
 use super::pages;
@@ -28,7 +29,8 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// How files are opened: cached pages stay right from one open to the next, the mount is the only way to them.
+/// How files are opened: cached pages stay right from one open to the next, the mount is the only way to
+/// them.
 pub(super) const OPENED: OpenedAs = OpenedAs::KEEP_CACHE;
 
 thread_local! {
@@ -101,8 +103,8 @@ impl Adapter {
         })
     }
 
-    /// Writes; the reply to a synchronous write comes when it is durable. `flags`: the request's, none where the kernel
-    /// writes back a mapped page.
+    /// Writes; the reply to a synchronous write comes when it is durable. `flags`: the request's, none where
+    /// the kernel writes back a mapped page.
     pub(super) fn write(
         &self,
         (whom, caller): (usize, Requester),
@@ -203,7 +205,8 @@ impl Adapter {
         })
     }
 
-    /// The reply comes when everything is durable, perhaps from another thread: this one goes on to the next request.
+    /// The reply comes when everything is durable, perhaps from another thread: this one goes on to the next
+    /// request.
     pub(super) fn fsync(&self, node: NodeId, data_only: bool, reply: Reply) {
         if Statistics::is(node) {
             return reply.ok();

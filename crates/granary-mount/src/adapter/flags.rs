@@ -5,13 +5,15 @@
 //!   FS_IOC_FSGETXATTR, FSSETXATTR   flags 4 | extent hint 4 | extents 4 | project 4 | hint 4 | 0 8    xfs_io
 //! ```
 //!
-//! The kernel turns every way to ask (`file_getattr`, too) into one of these, and keeps no flag itself: what they
-//! forbid, the vfs forbids. It checks the caller; one before Linux 5.13 does not, so the caller is checked here, too.
+//! The kernel turns every way to ask (`file_getattr`, too) into one of these, and keeps no flag itself: what
+//! they forbid, the vfs forbids. It checks the caller; one before Linux 5.13 does not, so the caller is
+//! checked here, too.
 //!
-//! Before a file becomes immutable or append-only, the kernel writes back what mappings have changed of it: afterwards
-//! that would be refused. It does *not* keep other flags, or projects: EOPNOTSUPP.
+//! Before a file becomes immutable or append-only, the kernel writes back what mappings have changed of it:
+//! afterwards that would be refused. It does *not* keep other flags, or projects: EOPNOTSUPP.
 //!
-//! Source: linux/fs.h (`FS_IOC_GETFLAGS`, `struct fsxattr`); `fuse_fileattr_get` and `_set` of fs/fuse/ioctl.c.
+//! Source: linux/fs.h (`FS_IOC_GETFLAGS`, `struct fsxattr`); `fuse_fileattr_get` and `_set` of
+//! fs/fuse/ioctl.c.
 
 use super::Adapter;
 use super::privileges::Requester;

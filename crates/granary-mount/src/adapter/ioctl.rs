@@ -1,12 +1,15 @@
-//! Calls of ioctl(2) that the kernel hands on: FITRIM (`fstrim`), which tells the drive what is free; flags.rs has the others.
+//! Calls of ioctl(2) that the kernel hands on: FITRIM (`fstrim`), which tells the drive what is free;
+//! flags.rs has the others.
 //!
 //! ```text
 //!   struct fstrim_range   start 8 | length 8 | least 8      bytes; length becomes what was told of
 //! ```
 //!
-//! The kernel checks nothing of an ioctl for a FUSE server. FIEMAP never gets here: the kernel asks the inode, and FUSE has none.
+//! The kernel checks nothing of an ioctl for a FUSE server. FIEMAP never gets here: the kernel asks the
+//! inode, and FUSE has none.
 //!
-//! Source: linux/fs.h (`FITRIM`, `struct fstrim_range`); `ext4_ioctl` of fs/ext4/ioctl.c for who may; `fuse_do_ioctl` of fs/fuse/ioctl.c.
+//! Source: linux/fs.h (`FITRIM`, `struct fstrim_range`); `ext4_ioctl` of fs/ext4/ioctl.c for who may;
+//! `fuse_do_ioctl` of fs/fuse/ioctl.c.
 
 use super::Adapter;
 use super::privileges::Requester;

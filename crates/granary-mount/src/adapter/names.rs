@@ -50,8 +50,8 @@ impl Adapter {
         }
     }
 
-    /// What the kernel asks for a handle (name_to_handle_at, NFS) of a node that it has forgotten: the node itself by ".", which may be
-    /// any file, or the directory that one is in. It compares the generation.
+    /// What the kernel asks for a handle (name_to_handle_at, NFS) of a node that it has forgotten: the node
+    /// itself by ".", which may be any file, or the directory that one is in. It compares the generation.
     fn handle(&self, node: NodeId, name: &[u8]) -> Result<EntryOut> {
         if Statistics::is(node) {
             return Err(FsError::Stale);

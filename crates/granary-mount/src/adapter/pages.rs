@@ -6,13 +6,14 @@
 //!                                               └─ yes ── thread: the kernel drops the pages it has ──> reply
 //! ```
 //!
-//! The kernel drops pages before a direct write, and after one that its caller waits for. After an asynchronous one (io_submit,
-//! io_uring) it does not (`generic_file_direct_write` of mm/filemap.c leaves that to the file system, `fuse_direct_IO` does not do
-//! it): what a buffered reader has fetched meanwhile would stay, wrong, for good. So the server has it dropped before it answers.
+//! The kernel drops pages before a direct write, and after one that its caller waits for. After an
+//! asynchronous one (io_submit, io_uring) it does not (`generic_file_direct_write` of mm/filemap.c leaves
+//! that to the file system, `fuse_direct_IO` does not do it): what a buffered reader has fetched meanwhile
+//! would stay, wrong, for good. So the server has it dropped before it answers.
 //!
-//! A reader marks before it reads, a writer looks after it wrote: either the writer sees the mark, or the reader sees the data.
-//! The kernel waits for pages that are being read, which takes serving threads; hence the thread (errands.rs). A direct write holds
-//! no page while it waits for its answer.
+//! A reader marks before it reads, a writer looks after it wrote: either the writer sees the mark, or the
+//! reader sees the data. The kernel waits for pages that are being read, which takes serving threads; hence
+//! the thread (errands.rs). A direct write holds no page while it waits for its answer.
 
 use super::Adapter;
 use granary_fuse::NodeId;
@@ -47,8 +48,8 @@ impl Adapter {
         self.errands.ask(self, Box::new(errand));
     }
 
-    /// Has the kernel ask for the attributes of a node anew: they have changed by a call that it does not know to change them.
-    /// Takes no page and no lock of the node.
+    /// Has the kernel ask for the attributes of a node anew: they have changed by a call that it does not
+    /// know to change them. Takes no page and no lock of the node.
     pub(crate) fn forget_attributes(&self, node: NodeId) {
         let told = self.kernel.get().map(|kernel| kernel.invalidate(node, -1, 0));
         drop(told);

@@ -1,14 +1,16 @@
 //! Set-user-ID and set-group-ID, which a change of a file's content by somebody else takes away.
 //!
 //! ```text
-//!   WRITE, SETATTR of the size   the kernel says (KILL_SUIDGID) that the caller may not keep them: no CAP_FSETID
+//!   WRITE, SETATTR of the size   the kernel says (KILL_SUIDGID) that the caller may not keep them: no
+//!                                CAP_FSETID
 //!   SETATTR of an owner          the same, whoever calls: whether they have CAP_FSETID is looked up
 //!   FALLOCATE                    the kernel says nothing: what the caller's process may do is looked up
 //! ```
 //!
-//! Which of the bits go is the vfs's rule, as Linux's `setattr_should_drop_suidgid`: set-user-ID always, set-group-ID where the group
-//! may execute the file or the caller is not of that group. The kernel's own way (without FUSE_HANDLE_KILLPRIV_V2) knows the first
-//! half only. It does *not* look up anything of a file without these bits.
+//! Which of the bits go is the vfs's rule, as Linux's `setattr_should_drop_suidgid`: set-user-ID always,
+//! set-group-ID where the group may execute the file or the caller is not of that group. The kernel's own way
+//! (without FUSE_HANDLE_KILLPRIV_V2) knows the first half only. It does *not* look up anything of a file
+//! without these bits.
 //!
 //! Source: fs/fuse/dir.c (`fuse_do_setattr`), fs/fuse/file.c; proc_pid_status(5), capabilities(7).
 
@@ -76,7 +78,8 @@ impl Requester {
         self.has(CAP_SYS_ADMIN)
     }
 
-    /// As whom inode flags are set: root where they may set all, the file's owner where they may set what owners may.
+    /// As whom inode flags are set: root where they may set all, the file's owner where they may set what
+    /// owners may.
     pub(super) fn sets_flags_of(self, node: &NodeRef) -> Caller {
         let owner = node.view(|a| a.uid);
         self.caller(if self.uid != owner && !self.has(CAP_FOWNER) {
@@ -125,7 +128,8 @@ impl Adapter {
         (cred.uid != 0).then(|| self.vfs.without_set_ids(&cred, node)).flatten()
     }
 
-    /// The mode after a change of the owner or the group by the caller, of whatever is no directory; `None`: as it is.
+    /// The mode after a change of the owner or the group by the caller, of whatever is no directory; `None`:
+    /// as it is.
     pub(super) fn mode_after_chown(&self, caller: Requester, node: &NodeRef) -> Option<u16> {
         if node.is_dir() || node.view(|a| a.mode & SET_IDS == 0) {
             return None;

@@ -7,13 +7,13 @@
 //!                                                                ask the vfs again, reply
 //! ```
 //!
-//! The kernel does not write the pages of mappings back before it asks (`fuse_lseek` of fs/fuse/file.c). What they changed
-//! in a hole nobody here knows of: it has to be fetched, or `cp` would leave it out. Only pages of holes are asked for, of
-//! which the kernel caches zeros at most.
+//! The kernel does not write the pages of mappings back before it asks (`fuse_lseek` of fs/fuse/file.c). What
+//! they changed in a hole nobody here knows of: it has to be fetched, or `cp` would leave it out. Only pages
+//! of holes are asked for, of which the kernel caches zeros at most.
 //!
-//! The kernel answers the invalidation when the WRITE requests that it causes are answered: whoever waits for that must not
-//! be needed to serve them. Hence the thread (errands.rs). The caller of lseek holds the kernel's lock of the inode, no page; who writes
-//! pages back takes pages and no such lock.
+//! The kernel answers the invalidation when the WRITE requests that it causes are answered: whoever waits for
+//! that must not be needed to serve them. Hence the thread (errands.rs). The caller of lseek holds the
+//! kernel's lock of the inode, no page; who writes pages back takes pages and no such lock.
 
 use super::Adapter;
 use super::stats::Statistics;
@@ -25,7 +25,8 @@ use std::ops::Range;
 /// Linux's SEEK_DATA and SEEK_HOLE.
 const DATA: u32 = 3;
 const HOLE: u32 = 4;
-/// Holes that one SEEK_HOLE looks at; a file that has them filled under its eyes has none, which is always a right answer.
+/// Holes that one SEEK_HOLE looks at; a file that has them filled under its eyes has none, which is always a
+/// right answer.
 const MOST: usize = 64;
 
 /// Makes the kernel write back what mappings changed in these bytes.

@@ -106,7 +106,8 @@ impl Server for Adapter {
     }
 }
 
-/// On whose behalf a request is served: its process's; nobody's (what the kernel does by itself) counts as the file's.
+/// On whose behalf a request is served: its process's; nobody's (what the kernel does by itself) counts as
+/// the file's.
 pub(super) fn whom(request: &Request<'_>) -> usize {
     match request.pid {
         0 => request.node.0 as usize,

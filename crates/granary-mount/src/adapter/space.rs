@@ -4,15 +4,18 @@
 //!   program:   unlink(2) ─────────────> returns ── write(2) ────────────────────────────────> returns
 //!   kernel:       UNLINK ── reply ──┘ └─ FORGET, queued      WRITE
 //!   serving threads:                       └─ frees the blocks  └─ no space, and somebody is leaving:
-//!   thread "space":                                                waits until they have left, does it again, replies
+//!   thread "space":                                                waits until they have left, does it
+//!                                                                  again, replies
 //! ```
 //!
-//! What a file had is free when the kernel forgets it, which it tells after the call that removed the last name has returned,
-//! to whichever thread comes next. A program that removes a file and writes another one would find no space, or see none in
-//! statfs. The thread (errands.rs), so that no serving thread is taken from the FORGETs that are waited for.
+//! What a file had is free when the kernel forgets it, which it tells after the call that removed the last
+//! name has returned, to whichever thread comes next. A program that removes a file and writes another one
+//! would find no space, or see none in statfs. The thread (errands.rs), so that no serving thread is taken
+//! from the FORGETs that are waited for.
 //!
-//! A file that a program holds open stays: each removed file is waited for [`PATIENCE`] at most, over all requests. When nobody has
-//! waited for it during [`REST`], there is as much once more: by then the program may have closed it, and the kernel be about to tell.
+//! A file that a program holds open stays: each removed file is waited for [`PATIENCE`] at most, over all
+//! requests. When nobody has waited for it during [`REST`], there is as much once more: by then the program
+//! may have closed it, and the kernel be about to tell.
 
 use super::Adapter;
 use super::errands::Errands;
@@ -21,17 +24,18 @@ use granary_vfs::{Farewell, Node};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a removed file that somebody may hold open is waited for. The kernel takes microseconds, for 60 MB of cached pages up to
-/// 11 ms; a busy machine more (40 ms seen).
+/// How long a removed file that somebody may hold open is waited for. The kernel takes microseconds, for 60
+/// MB of cached pages up to 11 ms; a busy machine more (40 ms seen).
 const PATIENCE: Duration = Duration::from_millis(100);
 /// After which time it comes back: a file that stays open costs who finds no space a fortieth of his time.
 const REST: Duration = Duration::from_secs(4);
-/// How long one request waits for files that are being freed, which end by themselves; a slow drive may take its time.
+/// How long one request waits for files that are being freed, which end by themselves; a slow drive may take
+/// its time.
 const MOST: Duration = Duration::from_secs(2);
 /// Between two looks.
 const STEP: Duration = Duration::from_micros(200);
-/// Removed files that are remembered before those that have left are sorted out, and at most of those that nobody has patience
-/// with.
+/// Removed files that are remembered before those that have left are sorted out, and at most of those that
+/// nobody has patience with.
 const FEW: usize = 64;
 
 /// A file that has lost its last name.

@@ -4,9 +4,9 @@
 //!   lookup of the name --> the text of this moment, under a node number of its own --> read ... --> forget
 //! ```
 //!
-//! Every lookup makes a new node, and the name may not be cached: so each opening of the file shows the counters as they
-//! are, has the right size, and what the kernel caches of it is never old. Numbers from 2^63 on are such nodes; no file
-//! system has as many inodes.
+//! Every lookup makes a new node, and the name may not be cached: so each opening of the file shows the
+//! counters as they are, has the right size, and what the kernel caches of it is never old. Numbers from 2^63
+//! on are such nodes; no file system has as many inodes.
 
 use crate::operations::Operations;
 use crate::options::StatsHook;

@@ -1,7 +1,7 @@
 //! Extended attributes, where [`crate::Options::xattrs`] asks for them.
 //!
-//! They are off by default because they cost: a kernel that knows of them asks for `security.capability` before every
-//! write. Switched off, the first question is answered "no such call" and is the last.
+//! They are off by default because they cost: a kernel that knows of them asks for `security.capability`
+//! before every write. Switched off, the first question is answered "no such call" and is the last.
 
 use super::Adapter;
 use super::stats::Statistics;
@@ -18,8 +18,8 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// The list that a directory hands on (XATTR_NAME_POSIX_ACL_DEFAULT).
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
-/// Who asks, for the one attribute where it matters, with the supplementary groups, which a request does not say. Of a caller who has none to show (it has ended, or
-/// is of another process namespace) none are known.
+/// Who asks, for the one attribute where it matters, with the supplementary groups, which a request does not
+/// say. Of a caller who has none to show (it has ended, or is of another process namespace) none are known.
 pub(super) fn caller(req: &Request<'_>, name: &[u8]) -> Cred {
     if name != ACCESS_LIST {
         return Cred::ROOT;
@@ -43,7 +43,8 @@ impl Adapter {
             0 => SetXattr::Any,
             CREATE => SetXattr::Create,
             REPLACE => SetXattr::Replace,
-            // It must not be there and it must be there: refused, and the kernel's file systems say which it was.
+            // It must not be there and it must be there: refused, and the kernel's file systems say which it
+            // was.
             BOTH => return Err(self.getxattr(node, name).map_or_else(|e| e, |_| FsError::Exists)),
             _ => return Err(FsError::Invalid),
         };
@@ -74,7 +75,8 @@ impl Adapter {
         }
         self.changes()?;
         match self.vfs.removexattr(&Caller::KERNEL, &self.node(node)?, name) {
-            // A list that says nothing is none at all: the kernel's file systems take it away whether there is one or not.
+            // A list that says nothing is none at all: the kernel's file systems take it away whether there
+            // is one or not.
             Err(FsError::NoAttribute) if [ACCESS_LIST, DEFAULT_LIST].contains(&name) => Ok(()),
             other => other,
         }

@@ -6,8 +6,8 @@
 //!
 //! The kernel's view does what depends on what the kernel alone has, before anything is changed:
 //!
-//! - Directories that the kernel knows are removed and renamed by it: one may be a working directory, whose path the kernel keeps, or
-//!   something may be mounted on it.
+//! - Directories that the kernel knows are removed and renamed by it: one may be a working directory, whose
+//!   path the kernel keeps, or something may be mounted on it.
 //! - Files that the kernel knows are cut by it: it must learn the new end before any program appends or maps.
 //! - A link to a file of another owner: the kernel may be told to refuse it (fs.protected_hardlinks).
 //! - What finds no space: the kernel's files that are about to leave are waited for there.

@@ -4,11 +4,13 @@
 //!   handle = index into `files`          checked; each use holds the file for the time of one command
 //! ```
 //!
-//! Who it is the kernel has said of the moment in which it connected (SO_PEERCRED, SO_PEERGROUPS), as everywhere with UNIX sockets:
-//! what it becomes later does not count, and the library connects anew when it changes. A superuser without the capabilities that go
-//! with it is not taken for one: such a program is refused, and stays with the kernel's view.
+//! Who it is the kernel has said of the moment in which it connected (SO_PEERCRED, SO_PEERGROUPS), as
+//! everywhere with UNIX sockets: what it becomes later does not count, and the library connects anew when it
+//! changes. A superuser without the capabilities that go with it is not taken for one: such a program is
+//! refused, and stays with the kernel's view.
 //!
-//! Invariant: whatever ends the connection, every open file is closed exactly once, by whoever lets go of it last.
+//! Invariant: whatever ends the connection, every open file is closed exactly once, by whoever lets go of it
+//! last.
 #![allow(unsafe_code, reason = "SO_PEERGROUPS, which rustix does not have")]
 
 use super::reach::Reach;
@@ -32,7 +34,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Channels of one program: threads that call at the same time.
 const MAX_CHANNELS: usize = 64;
-/// CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID of linux/capability.h: what makes a superuser of files.
+/// CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID of linux/capability.h: what makes a superuser of
+/// files.
 const SUPERUSER: u64 = 0b1_1111;
 
 /// The open files.
@@ -60,7 +63,8 @@ fn groups(socket: BorrowedFd<'_>) -> std::result::Result<Vec<u32>, Errno> {
     let mut groups = vec![0u32; 64];
     loop {
         let mut len = (groups.len() * 4) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to the vector, which has as many, and the length to `len`.
+        // SAFETY: the kernel writes at most `len` bytes to the vector, which has as many, and the length to
+        // `len`.
         let done = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),
@@ -83,11 +87,13 @@ fn groups(socket: BorrowedFd<'_>) -> std::result::Result<Vec<u32>, Errno> {
     }
 }
 
-/// The user, group and number of who is at the other end; the number is 0 where it is of a namespace that this process does not see.
+/// The user, group and number of who is at the other end; the number is 0 where it is of a namespace that
+/// this process does not see.
 fn credentials(socket: BorrowedFd<'_>) -> std::result::Result<(u32, u32, u32), Errno> {
     let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to the structure, which has as many, and the length to `len`.
+    // SAFETY: the kernel writes at most `len` bytes to the structure, which has as many, and the length to
+    // `len`.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -237,7 +243,8 @@ impl Peer {
             }
         });
         channels.push((segment, thread));
-        // Where it cannot be handed over the program is gone, or does not listen: the connection ends, and the channel with it.
+        // Where it cannot be handed over the program is gone, or does not listen: the connection ends, and
+        // the channel with it.
         let _ = hand_over(self.socket.as_fd(), &file).inspect_err(|_| self.hang_up());
         Ok(())
     }

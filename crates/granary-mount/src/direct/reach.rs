@@ -1,4 +1,5 @@
-//! [`Reach`]: through which mount a program reaches the file system, and whether it may be changed through that.
+//! [`Reach`]: through which mount a program reaches the file system, and whether it may be changed through
+//! that.
 //!
 //! ```text
 //!   connects:         a descriptor of the root ── statx: our device, number 1, number of the mount ── closed at once
@@ -6,13 +7,16 @@
 //!   each change:      poll(table): something was mounted, or mounted anew? read again ── read-only, or not there: the kernel says how
 //! ```
 //!
-//! A descriptor proves that the program, or who gave it to it, has walked the path to the mount. It is asked with AT_STATX_DONT_SYNC,
-//! which sends no request to this very process. It is not kept, because it would keep the mount in use.
+//! A descriptor proves that the program, or who gave it to it, has walked the path to the mount. It is asked
+//! with AT_STATX_DONT_SYNC, which sends no request to this very process. It is not kept, because it would
+//! keep the mount in use.
 //!
-//! The kernel tells readers of mountinfo of each change of a mount's flags before the call that makes it returns. It does not tell of one
-//! of the file system's alone (`fsconfig`, an emergency remount): the table is read again once in each [`OLD`].
+//! The kernel tells readers of mountinfo of each change of a mount's flags before the call that makes it
+//! returns. It does not tell of one of the file system's alone (`fsconfig`, an emergency remount): the table
+//! is read again once in each [`OLD`].
 //!
-//! Source: proc_pid_mountinfo(5); `set_mount_attributes` and `mounts_poll` of the kernel's fs/namespace.c, fs/proc_namespace.c.
+//! Source: proc_pid_mountinfo(5); `set_mount_attributes` and `mounts_poll` of the kernel's fs/namespace.c,
+//! fs/proc_namespace.c.
 
 use crate::mountinfo::{self, MountEntry};
 use parking_lot::Mutex;
@@ -103,7 +107,8 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// The one that this descriptor proves. `ours`: the table of this process; `process`: whose descriptor it is.
+    /// The one that this descriptor proves. `ours`: the table of this process; `process`: whose descriptor it
+    /// is.
     pub(super) fn of(root: OwnedFd, ours: &Arc<Table>, process: u32) -> Result<Reach, Errno> {
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = statx(&root, c"", how, StatxFlags::INO | StatxFlags::TYPE | StatxFlags::MNT_ID)?;

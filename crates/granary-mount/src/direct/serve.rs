@@ -1,8 +1,9 @@
 //! Commands as calls of the vfs.
 //!
-//! Each is served by the thread of its channel from beginning to end: what it waits for (a commit, the host's disk) holds up nobody
-//! else. The answer to a sync, and to a write on a file that is open with O_SYNC or O_DSYNC, comes after the file system's promise and
-//! the mount's ([`crate::Options::durable`]), as through FUSE.
+//! Each is served by the thread of its channel from beginning to end: what it waits for (a commit, the host's
+//! disk) holds up nobody else. The answer to a sync, and to a write on a file that is open with O_SYNC or
+//! O_DSYNC, comes after the file system's promise and the mount's ([`crate::Options::durable`]), as through
+//! FUSE.
 
 use super::peer::Peer;
 use super::versions::Look;
@@ -38,7 +39,8 @@ fn room(buffer: &mut Buffer, len: usize) -> &mut [u8] {
 }
 
 impl Adapter {
-    /// Serves a command. Whatever it says, the answer is one: errors of the vfs as errnos, EINVAL for what makes no sense.
+    /// Serves a command. Whatever it says, the answer is one: errors of the vfs as errnos, EINVAL for what
+    /// makes no sense.
     pub(crate) fn serve_direct(
         &self,
         peer: &Peer,

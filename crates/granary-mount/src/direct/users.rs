@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   the user who serves, and the superuser     all that there is: they could end this process anyway
-//!   each other user                            a quarter of the connections and of the channels; as many open files as one program
+//!   each other user                            a quarter of the connections and of the channels; as many
+//!                                              open files as one program
 //! ```
 //!
-//! So nobody keeps others from connecting, nor takes all the memory: a channel takes up to 2 MiB while it is used, an open file 100
-//! bytes. Whoever finds nothing left goes the kernel's way.
+//! So nobody keeps others from connecting, nor takes all the memory: a channel takes up to 2 MiB while it is
+//! used, an open file 100 bytes. Whoever finds nothing left goes the kernel's way.
 
 use super::{MAX_CHANNELS, MAX_PEERS};
 use parking_lot::Mutex;
@@ -15,8 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Files that one program, or one user who neither serves nor is root, may have open this way: what a process may have open by default
-/// in a systemd world is 524,288, and no more than a fraction of that of regular files.
+/// Files that one program, or one user who neither serves nor is root, may have open this way: what a process
+/// may have open by default in a systemd world is 524,288, and no more than a fraction of that of regular
+/// files.
 pub(super) const MAX_FILES: usize = 1 << 16;
 
 /// See the module.

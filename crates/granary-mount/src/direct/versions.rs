@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   names, attributes    the vfs's watcher: it sees every change
-//!   contents             Adapter::changing around each request and command that changes a file's content, and around each READ of the
+//!   contents             Adapter::changing around each request and command that changes a file's content,
+//!                        and around each READ of the
 //!                        kernel: a page that it has a program may map, and store into without a word to us
 //! ```
 //!
-//! That is all that can change a content: stores into a mapping need a page that the kernel has fetched by a READ, or kept of a WRITE,
-//! after which there is no right copy until a command has had the kernel drop its pages (views.rs). Writing back, cleaning and
-//! migrating change none.
+//! That is all that can change a content: stores into a mapping need a page that the kernel has fetched by a
+//! READ, or kept of a WRITE, after which there is no right copy until a command has had the kernel drop its
+//! pages (views.rs). Writing back, cleaning and migrating change none.
 //!
 //! One set for the process, however many mounts it serves: file systems do not know of mounts.
 

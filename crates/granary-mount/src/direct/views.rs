@@ -7,19 +7,19 @@
 //!   command on a name:       change ── directory known to the kernel? it forgets the name ── marked? attributes dropped ── answer
 //! ```
 //!
-//! A name is forgotten under the kernel's own lock of the directory (`fuse_reverse_inval_entry`). Whoever looks the name up holds it
-//! until the answer is in, so no older answer comes in later.
+//! A name is forgotten under the kernel's own lock of the directory (`fuse_reverse_inval_entry`). Whoever
+//! looks the name up holds it until the answer is in, so no older answer comes in later.
 //!
-//! So work that goes one way only tells the other nothing: one notification when the ways change. It holds for mappings, too:
-//! pages that a program has stored into are written back by the first command, and are gone from its memory; its next store
-//! faults, and the kernel asks for the page, which marks the node.
+//! So work that goes one way only tells the other nothing: one notification when the ways change. It holds
+//! for mappings, too: pages that a program has stored into are written back by the first command, and are
+//! gone from its memory; its next store faults, and the kernel asks for the page, which marks the node.
 //!
-//! The end of the file is told at once, always: the kernel places what is appended through it, and refuses accesses to mappings
-//! beyond, by the end that it knows. It learns a later end from a byte that is given to it (FUSE_NOTIFY_STORE); an earlier one is not
-//! made here: truncation goes through the kernel.
+//! The end of the file is told at once, always: the kernel places what is appended through it, and refuses
+//! accesses to mappings beyond, by the end that it knows. It learns a later end from a byte that is given to
+//! it (FUSE_NOTIFY_STORE); an earlier one is not made here: truncation goes through the kernel.
 //!
-//! The kernel waits for pages that are being read or written back, which takes serving threads, never one of a channel; and whoever
-//! calls this holds nothing of the vfs.
+//! The kernel waits for pages that are being read or written back, which takes serving threads, never one of
+//! a channel; and whoever calls this holds nothing of the vfs.
 //!
 //! Source: `fuse_reverse_inval_inode`, `fuse_notify_store`, `fuse_launder_folio` of fs/fuse (Linux 6.18).
 
@@ -38,12 +38,14 @@ pub(crate) struct Settling {
 }
 
 impl Adapter {
-    /// Before a command that reads or changes content: nothing newer, and nothing that will be old, is in the kernel.
+    /// Before a command that reads or changes content: nothing newer, and nothing that will be old, is in the
+    /// kernel.
     pub(super) fn settle(&self, node: &NodeRef) {
         if node.is_cached_elsewhere() {
             self.drop_marked(node);
         } else if self.settling.under_way.load(SeqCst) > 0 {
-            // Another command has taken a mark, perhaps this one: what mappings have changed is not here before that is done.
+            // Another command has taken a mark, perhaps this one: what mappings have changed is not here
+            // before that is done.
             drop(self.settling.turn.lock());
         }
     }
@@ -61,7 +63,8 @@ impl Adapter {
         marked
     }
 
-    /// After a command that changed a file. `grown`: where it ends now, if that is later than before, with the byte before that.
+    /// After a command that changed a file. `grown`: where it ends now, if that is later than before, with
+    /// the byte before that.
     pub(super) fn tell_changed(&self, node: &NodeRef, grown: Option<(u64, u8)>) {
         if let Some((end, last)) = grown {
             self.tell_end(node, end, last);
@@ -73,8 +76,8 @@ impl Adapter {
         }
     }
 
-    /// After a file was made: the kernel may believe that there is none. The directory's times it asks for anew by itself, after
-    /// [`crate::convert::DIRECTORY_TTL`].
+    /// After a file was made: the kernel may believe that there is none. The directory's times it asks for
+    /// anew by itself, after [`crate::convert::DIRECTORY_TTL`].
     pub(super) fn tell_named(&self, dir: &NodeRef, name: &[u8]) {
         // Of what is in a directory that it does not know the kernel knows nothing.
         if (dir.is_known() || dir.is(&self.vfs.root()))
@@ -97,7 +100,8 @@ impl Adapter {
         }
     }
 
-    /// After a name of this node is gone, perhaps its last one. What it had is free when the kernel has let go of it, too.
+    /// After a name of this node is gone, perhaps its last one. What it had is free when the kernel has let
+    /// go of it, too.
     pub(super) fn tell_gone(&self, node: Option<NodeRef>) {
         if let Some(node) = node {
             self.tell_attributes(&node);

@@ -5,11 +5,11 @@
 //!   ".." anywhere, a link to an absolute path, a trailing slash, no component at all:      the kernel's affair
 //! ```
 //!
-//! What the kernel would resolve differently (what is mounted over a directory, the statistics' file) is not known here: the library
-//! compares what it finds, or asks the kernel alone where there is such a thing.
+//! What the kernel would resolve differently (what is mounted over a directory, the statistics' file) is not
+//! known here: the library compares what it finds, or asks the kernel alone where there is such a thing.
 //!
-//! A link in a directory that everybody may write to is the kernel's, too, unless the caller or the directory's owner has made it: the
-//! kernel may be told not to follow such links.
+//! A link in a directory that everybody may write to is the kernel's, too, unless the caller or the
+//! directory's owner has made it: the kernel may be told not to follow such links.
 //!
 //! Source: path_resolution(7); `may_follow_link` of fs/namei.c (fs.protected_symlinks).
 

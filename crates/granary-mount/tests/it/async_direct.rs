@@ -1,4 +1,5 @@
-//! Asynchronous direct writes (io_submit) beside buffered readers: the kernel keeps no page of what was before.
+//! Asynchronous direct writes (io_submit) beside buffered readers: the kernel keeps no page of what was
+//! before.
 //!
 //! Source: io_setup(2), io_submit(2), io_getevents(2); `struct iocb` of linux/aio_abi.h.
 #![allow(unsafe_code, reason = "io_submit has no safe wrapper")]
@@ -66,7 +67,8 @@ impl Aio {
             .collect();
         let mut list: Vec<*mut Iocb> = calls.iter_mut().map(|c| c as *mut Iocb).collect();
         let n = list.len();
-        // SAFETY: as many pointers as are said, to structures and buffers that live until all results are there, below.
+        // SAFETY: as many pointers as are said, to structures and buffers that live until all results are
+        // there, below.
         let sent = unsafe { libc::syscall(libc::SYS_io_submit, self.0, n, list.as_mut_ptr()) };
         assert_eq!(sent, n as i64);
         let mut events = vec![Event::default(); n];

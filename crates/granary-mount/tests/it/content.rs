@@ -1,4 +1,5 @@
-//! The calls of an [`Exercise`] on what a file holds: reads and writes of each kind, sizes, space, copies, mappings, holes, syncs.
+//! The calls of an [`Exercise`] on what a file holds: reads and writes of each kind, sizes, space, copies,
+//! mappings, holes, syncs.
 
 use super::exerciser::{Exercise, Open};
 use super::model::Id;

@@ -135,7 +135,8 @@ fn fallocate_and_lseek_know_holes_where_the_file_system_does() {
     });
 }
 
-/// The kernel copies, through its page cache: a request of its own does not say whether the target was opened O_SYNC.
+/// The kernel copies, through its page cache: a request of its own does not say whether the target was opened
+/// O_SYNC.
 #[test]
 fn copy_file_range_copies_within_a_file_and_between_files() {
     each(|rig| {

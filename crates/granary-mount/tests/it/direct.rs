@@ -1,5 +1,5 @@
-//! Direct access: what a program does through shared memory and what it sees through FUSE are one file system; hostile and dead
-//! programs hurt nobody.
+//! Direct access: what a program does through shared memory and what it sees through FUSE are one file
+//! system; hostile and dead programs hurt nobody.
 //!
 //! The library that is loaded into programs is not here: these tests speak as any program might, good or bad.
 
@@ -281,7 +281,8 @@ fn random_commands_hurt_nobody() {
     });
 }
 
-/// A client that writes what it likes into its memory while it is served, hands it back, or never takes an answer.
+/// A client that writes what it likes into its memory while it is served, hands it back, or never takes an
+/// answer.
 #[test]
 fn a_client_that_does_not_keep_the_rules_harms_itself_only() {
     each(Some("bytefs"), |server| {
@@ -344,8 +345,8 @@ fn memory_that_goes_while_a_command_runs_hurts_its_client_only() {
     });
 }
 
-/// More programs than are served at once, and more than there are channels, one after the other, each gone without a word with a file
-/// open: `GRANARY_HOSTILE=5000` for more.
+/// More programs than are served at once, and more than there are channels, one after the other, each gone
+/// without a word with a file open: `GRANARY_HOSTILE=5000` for more.
 #[test]
 fn thousands_of_programs_come_and_go() {
     each(Some("bytefs"), |server| {

@@ -1,4 +1,5 @@
-//! Names and attributes by direct access: what one view has changed the other one sees at once, whatever the kernel has cached.
+//! Names and attributes by direct access: what one view has changed the other one sees at once, whatever the
+//! kernel has cached.
 
 use crate::direct::{RDWR, each};
 use crate::rig::eventually;
@@ -106,7 +107,8 @@ fn what_the_kernel_does_to_names_a_command_sees_at_once() {
         symlink("g", path("d/s")).expect("made");
         assert_eq!(client.readlink(at("d/s")), Ok(b"g".to_vec()), "{}", rig.fs);
         assert_eq!(one(&client, Op::Unlink, "d/s"), Ok(()));
-        // The kernel knows this directory: it may be somebody's working directory, and is removed and renamed by it.
+        // The kernel knows this directory: it may be somebody's working directory, and is removed and renamed
+        // by it.
         assert_eq!(one(&client, Op::Rmdir, "d"), Err(Refused::Kernel), "{}", rig.fs);
         assert_eq!(two(&client, Op::Rename, "d", "e", 0), Err(Refused::Kernel), "{}", rig.fs);
         assert_eq!(mkdir(&client, "own"), Ok(()));
@@ -142,7 +144,8 @@ fn a_directory_that_was_moved_is_not_mistaken_for_the_one_in_its_place() {
     });
 }
 
-/// Both views change the names of one directory at the same time; afterwards they agree, and nothing was done twice.
+/// Both views change the names of one directory at the same time; afterwards they agree, and nothing was done
+/// twice.
 #[test]
 fn two_views_at_once_agree_on_every_name() {
     each(Some("bytefs"), |server| {
@@ -206,7 +209,8 @@ fn every_change_counts() {
         let look = || client.at(&Command { flags: FOLLOW, ..Command::new(Op::StatPath) }, at("d/f"), None);
         let read = || client.call(&Command { handle: f, len: 100, ..Command::new(Op::Read) });
         let (mut told, mut content) = (look().expect("told"), read().expect("read"));
-        // A first look may bring something into memory, and the first read moves the access time; other tests have slots here, too.
+        // A first look may bring something into memory, and the first read moves the access time; other tests
+        // have slots here, too.
         let settled = eventually(|| {
             (told, content) = (look().expect("told"), read().expect("read"));
             told = look().expect("told");

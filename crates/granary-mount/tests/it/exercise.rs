@@ -1,7 +1,7 @@
 //! Random calls on a few files of a mount, compared with a model ([`super::exerciser`]).
 //!
-//! They do *not* map files: a page fault holds the address space until the server has answered, and the server is this
-//! process. Mappings are `cargo xtask soak --kind calls`'s and fsx's.
+//! They do *not* map files: a page fault holds the address space until the server has answered, and the
+//! server is this process. Mappings are `cargo xtask soak --kind calls`'s and fsx's.
 
 use super::exerciser::{Exercise, Mappings};
 use super::rig::{self, Rig, each};

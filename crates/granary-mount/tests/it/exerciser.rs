@@ -1,13 +1,15 @@
-//! Random calls on a few files of a directory, each result compared with a [`Model`]: what the crate fsx does, and O_DIRECT,
-//! which it cannot, names that come and go under open files, holes, and files that several descriptors have open.
+//! Random calls on a few files of a directory, each result compared with a [`Model`]: what the crate fsx
+//! does, and O_DIRECT, which it cannot, names that come and go under open files, holes, and files that
+//! several descriptors have open.
 //!
 //! ```text
 //!   a, b, .. x/a, y/b ── files ── SLOTS x { a cached descriptor, a direct one }      model: names, bytes
 //!              without a name ─┘
 //! ```
 //!
-//! The calls on what a file holds are in [`super::content`]. `cargo xtask soak --kind calls` makes them by the million on a mount
-//! of another process, where files are mapped, too, and unmounts in between ([`Exercise::close`], [`Exercise::compare_all`]).
+//! The calls on what a file holds are in [`super::content`]. `cargo xtask soak --kind calls` makes them by
+//! the million on a mount of another process, where files are mapped, too, and unmounts in between
+//! ([`Exercise::close`], [`Exercise::compare_all`]).
 
 use super::model::{DIRECTORIES, Id, Model, NAMES};
 use granary_sim::rng::Stream;
@@ -24,7 +26,8 @@ const SLOTS: usize = 3;
 /// Calls that a failure tells of, the last ones.
 const TOLD: usize = 30;
 
-/// How a file's bytes are reached as memory: each call maps them, shared, and unmaps them again. The file has them all.
+/// How a file's bytes are reached as memory: each call maps them, shared, and unmaps them again. The file has
+/// them all.
 pub trait Mappings: Sync {
     /// Fills the buffer with what is at byte `pos`.
     fn load(&self, file: &File, pos: u64, buffer: &mut [u8]) -> rustix::io::Result<()>;
@@ -53,7 +56,8 @@ pub struct Exercise {
     pub(super) rng: Stream,
     pub(super) model: Model,
     pub(super) open: [Option<Open>; SLOTS],
-    /// `None`: the server is this process, and a page fault would hold the address space that it needs to answer.
+    /// `None`: the server is this process, and a page fault would hold the address space that it needs to
+    /// answer.
     pub(super) mappings: Option<&'static dyn Mappings>,
     /// Files are not made longer, bytes.
     pub(super) longest: u64,

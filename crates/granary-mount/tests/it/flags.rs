@@ -27,7 +27,8 @@ const X_NODUMP: u32 = 0x80;
 
 fn call<T>(path: &Path, cmd: u64, argument: &mut T) -> io::Result<()> {
     let file = File::open(path)?;
-    // SAFETY: each of these calls reads or writes a structure of the type given, which lives through the call.
+    // SAFETY: each of these calls reads or writes a structure of the type given, which lives through the
+    // call.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), cmd as libc::Ioctl, std::ptr::from_mut(argument)) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,5 +1,5 @@
-//! Handles of files (name_to_handle_at, open_by_handle_at; NFS exports by them): they hold when the kernel has forgotten the file, and
-//! over mounts, and never open another one.
+//! Handles of files (name_to_handle_at, open_by_handle_at; NFS exports by them): they hold when the kernel
+//! has forgotten the file, and over mounts, and never open another one.
 //!
 //! Source: open_by_handle_at(2); `struct file_handle` of linux/fs.h; `fuse_encode_fh` of fs/fuse/inode.c.
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
@@ -31,7 +31,8 @@ struct Handle {
 fn handle_of(path: &Path) -> io::Result<Handle> {
     let name = CString::new(path.as_os_str().as_bytes()).expect("a path");
     let (mut handle, mut mount) = (Handle { bytes: 128, kind: 0, words: [0; 32] }, 0i32);
-    // SAFETY: a name that ends, a structure with as much room as it says, a number to be filled in; all live through the call.
+    // SAFETY: a name that ends, a structure with as much room as it says, a number to be filled in; all live
+    // through the call.
     let done = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -46,7 +47,8 @@ fn handle_of(path: &Path) -> io::Result<Handle> {
 }
 
 fn open(root: &File, handle: &Handle, flags: i32) -> io::Result<File> {
-    // SAFETY: an open directory, and a handle of the length that it says; the new descriptor is nobody else's.
+    // SAFETY: an open directory, and a handle of the length that it says; the new descriptor is nobody
+    // else's.
     let fd =
         unsafe { libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), &raw const *handle, flags) };
     if fd < 0 {

@@ -1,4 +1,5 @@
-//! A program of another user that keeps no rule of the library's: what it may not do through the kernel it may not do directly.
+//! A program of another user that keeps no rule of the library's: what it may not do through the kernel it
+//! may not do directly.
 //!
 //! The program is this very test binary, copied to where others may read it, run as nobody: [`the_program`].
 
@@ -29,7 +30,8 @@ struct Locked {
 }
 
 impl Locked {
-    /// A mount in a directory that nobody but root may enter, with a file that everybody may write to. `None`: not here.
+    /// A mount in a directory that nobody but root may enter, with a file that everybody may write to.
+    /// `None`: not here.
     fn new() -> Option<Locked> {
         if !possible() || !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root can become another user");

@@ -146,7 +146,8 @@ fn a_read_only_mount_changes_nothing() {
     let e = File::create(rig.path("g")).expect_err("read-only");
     assert_eq!(e.kind(), ErrorKind::ReadOnlyFilesystem);
     assert!(fs::read_dir(rig.root()).is_ok());
-    // The kernel can be told to let changes through; nothing tells the mount, which refuses them all the same.
+    // The kernel can be told to let changes through; nothing tells the mount, which refuses them all the
+    // same.
     match mount_remount(rig.root(), MountFlags::empty(), "") {
         Ok(()) => every_change_is_refused(&rig),
         Err(Errno::PERM) => eprintln!("not root: not remounted"),

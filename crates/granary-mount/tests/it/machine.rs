@@ -1,5 +1,5 @@
-//! The machine crashes under a mount with machine durability: what is left is the image's files with only their synced bytes
-//! (and any of the others), and everything that was acknowledged is in it.
+//! The machine crashes under a mount with machine durability: what is left is the image's files with only
+//! their synced bytes (and any of the others), and everything that was acknowledged is in it.
 //!
 //! ```text
 //!   threads: create, write, fsync ─> told      a log appended to and fdatasynced ─> told      rename, fsync(dir) ─> told
@@ -171,7 +171,8 @@ fn record(w: usize, n: u64) -> [u8; RECORD] {
     record
 }
 
-/// Opens a copy: it recovers, is in order, and holds what was told `before` the copy and not undone by the time `after`.
+/// Opens a copy: it recovers, is in order, and holds what was told `before` the copy and not undone by the
+/// time `after`.
 fn verify(
     left: &MemoryHost,
     entry: &FsEntry,

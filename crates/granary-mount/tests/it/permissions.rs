@@ -144,8 +144,8 @@ fn writing_cutting_and_chown_take_set_user_id_away() {
     });
 }
 
-/// As on file systems in the kernel: set-group-ID goes with any change by somebody who is not of the group, also where the group
-/// may not execute the file.
+/// As on file systems in the kernel: set-group-ID goes with any change by somebody who is not of the group,
+/// also where the group may not execute the file.
 #[test]
 fn any_change_of_content_by_somebody_else_takes_set_ids_away() {
     each_third(0, |rig| {
@@ -200,7 +200,8 @@ fn any_change_of_content_by_somebody_else_takes_set_ids_away() {
     });
 }
 
-/// As ext4 does: set-user-ID goes from all but directories, set-group-ID where the group may execute it or the caller is not of it.
+/// As ext4 does: set-user-ID goes from all but directories, set-group-ID where the group may execute it or
+/// the caller is not of it.
 #[test]
 fn chown_takes_set_ids_from_everything_but_directories() {
     each(|rig| {

@@ -23,8 +23,9 @@ pub struct Rig {
     dir: tempfile::TempDir,
 }
 
-/// Unmounts. A child that another test has forked holds our open files until it executes its program. On the way it closes the files
-/// of all mounts, and waits for their servers. So that takes as long as a test keeps one of them from answering.
+/// Unmounts. A child that another test has forked holds our open files until it executes its program. On the
+/// way it closes the files of all mounts, and waits for their servers. So that takes as long as a test keeps
+/// one of them from answering.
 pub fn unmount(mounted: Mounted) {
     let (unmounter, mut taken) = (mounted.unmounter(), Ok(()));
     eventually(|| {
@@ -49,7 +50,8 @@ pub fn testbed() -> Testbed {
     Testbed::load("bytefs-emulator", &["nilfs2.protection_period=0".to_owned()]).expect("built in")
 }
 
-/// Those of [`systems`] that have files without names, whiteouts and trimming. NILFS2 has not, nor has Linux's O_TMPFILE and whiteouts.
+/// Those of [`systems`] that have files without names, whiteouts and trimming. NILFS2 has not, nor has
+/// Linux's O_TMPFILE and whiteouts.
 pub fn systems_with_all() -> impl Iterator<Item = &'static FsEntry> {
     systems().filter(|fs| fs.name != "nilfs2")
 }
@@ -161,7 +163,8 @@ pub fn systems() -> impl Iterator<Item = &'static FsEntry> {
     // Who needs a DIMM gets one beside it.
     let served =
         FILE_SYSTEMS.iter().filter(move |fs| fs.needs.contains(&Need::Nvm) || testbed.roles_for(fs).is_ok());
-    // Variants share the options of their file system, and one of them stands for all, unless others are named.
+    // Variants share the options of their file system, and one of them stands for all, unless others are
+    // named.
     let named = wanted.is_some();
     let mut seen = Vec::new();
     let section = |fs: &FsEntry| fs.options.map_or(fs.name, |options| options.section);
@@ -177,8 +180,8 @@ pub fn systems() -> impl Iterator<Item = &'static FsEntry> {
     served.filter(move |fs| wanted.as_deref().is_none_or(|w| w.split(',').any(|w| w == fs.name)))
 }
 
-/// Every third of [`systems`], for tests that take long of what is hardly a file system's own; tests with other `first` (0 to 2) take others.
-/// All where `GRANARY_FS` names them.
+/// Every third of [`systems`], for tests that take long of what is hardly a file system's own; tests with
+/// other `first` (0 to 2) take others. All where `GRANARY_FS` names them.
 pub fn some_systems(first: usize) -> impl Iterator<Item = &'static FsEntry> {
     let named = std::env::var_os("GRANARY_FS").is_some();
     systems().enumerate().filter(move |(n, _)| named || n % 3 == first).map(|(_, fs)| fs)
@@ -217,7 +220,8 @@ pub fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
 }
 
-/// Waits up to twenty seconds (a busy machine is slow): the kernel tells of last closes, and forgets inodes, a little after the call that did it.
+/// Waits up to twenty seconds (a busy machine is slow): the kernel tells of last closes, and forgets inodes,
+/// a little after the call that did it.
 pub fn eventually(mut holds: impl FnMut() -> bool) -> bool {
     (0..2000).any(|_| {
         let done = holds();

@@ -1,7 +1,8 @@
-//! [`CpuTime`]: measures the time that the thread was on a processor, so that a busy machine does not spoil results.
+//! [`CpuTime`]: measures the time that the thread was on a processor, so that a busy machine does not spoil
+//! results.
 //!
-//! Linux counts it in `/proc/thread-self/schedstat` (first number, ns), brought up to date with each timer tick: samples
-//! must be long (tens of ms), so the groups use flat sampling with few samples.
+//! Linux counts it in `/proc/thread-self/schedstat` (first number, ns), brought up to date with each timer
+//! tick: samples must be long (tens of ms), so the groups use flat sampling with few samples.
 
 use criterion::Throughput;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
@@ -18,7 +19,8 @@ pub fn on_cpu() -> u64 {
 /// Nanoseconds that all threads of this process have been on a processor, in steps of 10 ms.
 #[allow(dead_code, reason = "most benches have one thread")]
 pub fn all_threads() -> u64 {
-    // proc_pid_stat(5): fields 14 and 15 in ticks, of which a second has 100 (USER_HZ); the second field ends in a bracket.
+    // proc_pid_stat(5): fields 14 and 15 in ticks, of which a second has 100 (USER_HZ); the second field ends
+    // in a bracket.
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields = stat.rsplit(')').next().expect("a name in brackets").split_whitespace();
     fields.skip(11).take(2).map(|n| n.parse::<u64>().expect("ticks")).sum::<u64>() * 10_000_000

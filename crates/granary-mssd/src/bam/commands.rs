@@ -6,14 +6,17 @@
 //!   BAM_RESET  fetch | processor | completion                           BAM_READ  ... | entries over the link as pages
 //! ```
 //!
-//! REMAPs are carried out one at a time: two entries of each map change together, and those that overlap keep their order.
-//! (The paper's remap is 7.7 times as fast as read and write with one thread and 3.7 times with four: it does not scale.)
+//! REMAPs are carried out one at a time: two entries of each map change together, and those that overlap keep
+//! their order. (The paper's remap is 7.7 times as fast as read and write with one thread and 3.7 times with
+//! four: it does not scale.)
 //!
-//! An overlapping REMAP goes through its pages from the end at which none is overwritten before it has been moved.
+//! An overlapping REMAP goes through its pages from the end at which none is overwritten before it has been
+//! moved.
 //!
-//! In flight ([`super::pending`]): a page of FS_WRITE lands with its entry or not at all. REMAP lands whole or not at all: the
-//! firmware notes the command in its persistent memory before it changes the first entry. At power-up it carries out
-//! a command that it finds there. Changes of the file tables land in order of submission.
+//! In flight ([`super::pending`]): a page of FS_WRITE lands with its entry or not at all. REMAP lands whole
+//! or not at all: the firmware notes the command in its persistent memory before it changes the first entry.
+//! At power-up it carries out a command that it finds there. Changes of the file tables land in order of
+//! submission.
 //!
 //! Source: PebbleSSD Table 1, sections 4.2 and 5.2.
 
@@ -181,7 +184,8 @@ impl Bam {
         Ok(done)
     }
 
-    /// Moves one page with its entry and its older names; returns when it is there, and whether it had to be copied.
+    /// Moves one page with its entry and its older names; returns when it is there, and whether it had to be
+    /// copied.
     fn move_page(
         &mut self,
         drive: &mut Controller,

@@ -9,12 +9,13 @@
 //!   store of a part ── part ──> the same, after the page has been copied: it has a page of its own then
 //! ```
 //!
-//! Like REMAP, REMAP keep is carried out one at a time. Its changes are kept together until all are done, so an
-//! image has all of it or nothing; in flight it lands whole or not at all ([`super::pending`]).
+//! Like REMAP, REMAP keep is carried out one at a time. Its changes are kept together until all are done, so
+//! an image has all of it or nothing; in flight it lands whole or not at all ([`super::pending`]).
 //!
 //! Only beside a page cache: the lines of a write log belong to one name.
 //!
-//! Source: PebbleSSD section 4.2.1; that the old name stays is what a log cleaner needs before its checkpoint.
+//! Source: PebbleSSD section 4.2.1; that the old name stays is what a log cleaner needs before its
+//! checkpoint.
 
 use super::Bam;
 use super::names::Role;
@@ -70,7 +71,8 @@ impl Bam {
         Ok(done)
     }
 
-    /// The older name `ended` of a page ends. Where the page's content is leaving `lpa`, it has what is known of that.
+    /// The older name `ended` of a page ends. Where the page's content is leaving `lpa`, it has what is known
+    /// of that.
     fn end_name(&mut self, drive: &mut Controller, lpa: Lpa, ended: Lpa) {
         self.names.end(ended);
         self.counters.names_ended += 1;

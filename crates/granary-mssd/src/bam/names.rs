@@ -8,11 +8,12 @@
 //!   BAM_RESET                                                     -          older names end, they read as zeros
 //! ```
 //!
-//! The newest name is the one that the maps know; every older name leads there through this table. So the P2L table
-//! keeps one entry for each flash page, and gc of the flash moves a page with all its names without knowing of them.
+//! The newest name is the one that the maps know; every older name leads there through this table. So the P2L
+//! table keeps one entry for each flash page, and gc of the flash moves a page with all its names without
+//! knowing of them.
 //!
-//! Invariants: no name leads to a name in this table; the map has nothing under an older name; the map has the page under
-//! the newest one.
+//! Invariants: no name leads to a name in this table; the map has nothing under an older name; the map has
+//! the page under the newest one.
 //!
 //! 12 B each, all persistent memory. On an image:
 //!
@@ -23,8 +24,8 @@
 //!
 //! Serial numbers say the order in which names became older ones; the places in the table do not.
 //!
-//! Source: PebbleSSD section 4.2.1 ("copies the content of the mapping table entries"), of which a file system needs that a
-//! page keeps its old name until the checkpoint that names the new one is safe.
+//! Source: PebbleSSD section 4.2.1 ("copies the content of the mapping table entries"), of which a file
+//! system needs that a page keeps its old name until the checkpoint that names the new one is safe.
 
 use super::NONE;
 use crate::saved::layout::{BAM_NAME, BAM_NAMES, Layout};
@@ -130,7 +131,8 @@ impl Names {
         older.iter().map(|&l| Lpa(l as u64)).chain([newest]).collect()
     }
 
-    /// `src`, which the map had the page under, is an older name of it from now on: the map has it under `dst`.
+    /// `src`, which the map had the page under, is an older name of it from now on: the map has it under
+    /// `dst`.
     pub fn rename(&mut self, src: Lpa, dst: Lpa) {
         self.lead(src, dst);
         let (src, dst) = (src.0 as u32, dst.0 as u32);
@@ -143,7 +145,8 @@ impl Names {
         self.save_count();
     }
 
-    /// The map has what it had under `src` under `dst` now, which has no older names: those of `src` lead there.
+    /// The map has what it had under `src` under `dst` now, which has no older names: those of `src` lead
+    /// there.
     pub fn lead(&mut self, src: Lpa, dst: Lpa) {
         let Some(all) = self.older.remove(&(src.0 as u32)) else { return };
         for name in &all {

@@ -10,9 +10,9 @@
 //!   inode table                2 slots a file x 16        16 MB                      32 MB for 1 M files
 //! ```
 //!
-//! The paper indexes its file-offset table by page and measures `remap` and `fs_write` each on its own; an entry that has
-//! to move with its page needs a way from the page to the entry, so here the table is as long as the host's longest
-//! interval between two checkpoints needs it, and both fit into 2 GB together.
+//! The paper indexes its file-offset table by page and measures `remap` and `fs_write` each on its own; an
+//! entry that has to move with its page needs a way from the page to the entry, so here the table is as long
+//! as the host's longest interval between two checkpoints needs it, and both fit into 2 GB together.
 
 use crate::config::BamConfig;
 use granary_units::Bytes;
@@ -61,8 +61,9 @@ impl BamSpace {
         BamSpace { tables, memory: config.memory }
     }
 
-    /// The three firmwares of the paper's section 6.5 with 512 GB of flash and 2 GB of memory: conventional (the paper
-    /// says 35 %), with remap (60 %), with fs_write (80 %). The other structures are the 35 % less the L2P table.
+    /// The three firmwares of the paper's section 6.5 with 512 GB of flash and 2 GB of memory: conventional
+    /// (the paper says 35 %), with remap (60 %), with fs_write (80 %). The other structures are the 35 % less
+    /// the L2P table.
     pub fn of_the_paper() -> [(&'static str, BamSpace); 3] {
         let table = |name, entries, entry| BamTable { name, entries, entry };
         let pages = 1 << 27;
@@ -112,7 +113,8 @@ impl fmt::Display for BamSpace {
 mod tests {
     use super::*;
 
-    /// Section 6.5: 35, 60 and 80 %. The last one leaves 86 MB for other structures where the first two leave 205.
+    /// Section 6.5: 35, 60 and 80 %. The last one leaves 86 MB for other structures where the first two
+    /// leave 205.
     #[test]
     fn the_papers_utilisations_come_out_of_its_tables() {
         let percent: Vec<f64> =

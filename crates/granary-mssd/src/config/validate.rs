@@ -6,8 +6,8 @@ use crate::config::bam::BamConfig;
 use crate::config::mode::Mode;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
-/// Largest part of a drive's DRAM: twice what a drive of 128 TB needs for its map. All parts together have places of 39 bits in
-/// an image (SPEC 1.5).
+/// Largest part of a drive's DRAM: twice what a drive of 128 TB needs for its map. All parts together have
+/// places of 39 bits in an image (SPEC 1.5).
 pub(super) const MOST_DRAM: Bytes = Bytes::gib(256);
 
 /// Why a configuration makes no drive.
@@ -31,7 +31,8 @@ pub(super) fn refuse(field: &'static str, why: impl Into<String>) -> Result<(), 
 }
 
 impl ConfigError {
-    /// A reason of the firmware's own, as the rest of a sentence that begins with "firmware": "needs 2 dies, this drive has 1".
+    /// A reason of the firmware's own, as the rest of a sentence that begins with "firmware": "needs 2 dies,
+    /// this drive has 1".
     pub fn of_firmware(why: impl Into<String>) -> ConfigError {
         ConfigError::Value { field: "firmware", why: why.into() }
     }

@@ -5,16 +5,17 @@
 //!             battery-backed DRAM, 16 MB                  (FTL has the page, buffer keeps it until done)
 //! ```
 //!
-//! A page is safe once it is in the buffer (battery-backed). Programs are issued in order of arrival, a bounded number
-//! ahead of the flash, so that reads never queue behind megabytes of writes; a page that is written again while it
-//! waits is replaced. Reads of buffered pages are served from it.
+//! A page is safe once it is in the buffer (battery-backed). Programs are issued in order of arrival, a
+//! bounded number ahead of the flash, so that reads never queue behind megabytes of writes; a page that is
+//! written again while it waits is replaced. Reads of buffered pages are served from it.
 //!
-//! Where the drive acknowledges programs ([`WriteAck::Program`]), the pages of block writes pass those that wait and are
-//! given to the flash at once: the host waits for them.
+//! Where the drive acknowledges programs ([`WriteAck::Program`]), the pages of block writes pass those that
+//! wait and are given to the flash at once: the host waits for them.
 //!
-//! Invariants: a page's newest content is the one that `newest` names, else the FTL's; pages in = issued + coalesced +
-//! trimmed + waiting. A page whose program the FTL refuses (end of life) stays here, readable, and the drive
-//! becomes read-only; pages acknowledged before that are still taken. It does *not* know the log or the cache.
+//! Invariants: a page's newest content is the one that `newest` names, else the FTL's; pages in = issued +
+//! coalesced + trimmed + waiting. A page whose program the FTL refuses (end of life) stays here, readable,
+//! and the drive becomes read-only; pages acknowledged before that are still taken. It does *not* know the
+//! log or the cache.
 //!
 //! Source: ByteFS section 4.9 (16 MB write buffer) and 4.3 (writes grouped over channels).
 
@@ -76,9 +77,11 @@ pub struct Backend {
     ahead: usize,
     ack: WriteAck,
     refused: Option<String>,
-    /// What comes now has been acknowledged already: it is taken even beyond the end of life, into room that is kept for it.
+    /// What comes now has been acknowledged already: it is taken even beyond the end of life, into room that
+    /// is kept for it.
     owed: bool,
-    /// Nothing outlives this process: what the flash refuses is taken all the same, so that one can look at what there is.
+    /// Nothing outlives this process: what the flash refuses is taken all the same, so that one can look at
+    /// what there is.
     fleeting: bool,
     counters: BufferCounters,
 }
@@ -171,8 +174,8 @@ impl Backend {
         }
     }
 
-    /// A page of the host's as the drive keeps it: packed, sharing nothing with the host's, which then changes it without a
-    /// copy; or as it is where it goes to an image, which wants its bytes.
+    /// A page of the host's as the drive keeps it: packed, sharing nothing with the host's, which then
+    /// changes it without a copy; or as it is where it goes to an image, which wants its bytes.
     pub fn keeping(&self, page: &Page) -> Page {
         match self.ftl.nand().medium() {
             Store::Image(_) => page.clone(),
@@ -293,7 +296,8 @@ impl Backend {
         }
     }
 
-    /// Moves a page's content to `dst`, and drops what was there. A page that waits for its program changes its name.
+    /// Moves a page's content to `dst`, and drops what was there. A page that waits for its program changes
+    /// its name.
     ///
     /// # Errors
     /// Read-only drive; nothing has changed then.

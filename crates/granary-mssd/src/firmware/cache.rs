@@ -6,17 +6,18 @@
 //!         ^ block write, store, load, block read            `──evict──> write buffer ──> flash
 //! ```
 //!
-//! Fully associative, LRU, allocates on reads and writes. A store to part of a page that is not cached fetches the
-//! page first (the CPU does not wait for it, the write-verify read does). Dirty victims go into the 16 MB write buffer,
-//! which programs them over all channels while the host goes on: a full cache is limited by the bandwidth of the flash,
-//! not by the latency of one program. The cache is battery-backed: a page is safe once it is here, and FLUSH has nothing
-//! to do (a plain SSD's may be volatile: units.rs). Where the drive acknowledges programs, block writes go through the cache to the flash; stores do not.
+//! Fully associative, LRU, allocates on reads and writes. A store to part of a page that is not cached
+//! fetches the page first (the CPU does not wait for it, the write-verify read does). Dirty victims go into
+//! the 16 MB write buffer, which programs them over all channels while the host goes on: a full cache is
+//! limited by the bandwidth of the flash, not by the latency of one program. The cache is battery-backed: a
+//! page is safe once it is here, and FLUSH has nothing to do (a plain SSD's may be volatile: units.rs). Where
+//! the drive acknowledges programs, block writes go through the cache to the flash; stores do not.
 //!
-//! Invariants: a page is dirty exactly where its content differs from, or was written after, what the backend has; each
-//! cached page is in the order of use (uses.rs) once. It does *not* know transactions.
+//! Invariants: a page is dirty exactly where its content differs from, or was written after, what the backend
+//! has; each cached page is in the order of use (uses.rs) once. It does *not* know transactions.
 //!
-//! Source: ByteFS section 5.1 (baselines: 256 MB data cache in SSD DRAM). The released artifact sets the dirty bit on
-//! write hits only, and so loses pages that are written once; this one does not.
+//! Source: ByteFS section 5.1 (baselines: 256 MB data cache in SSD DRAM). The released artifact sets the
+//! dirty bit on write hits only, and so loses pages that are written once; this one does not.
 
 mod calls;
 mod chain;
@@ -49,7 +50,8 @@ struct Slot {
     /// [`NOWHERE`] in a free slot.
     lpa: Lpa,
     page: Page,
-    /// When the content is there: a page on its way from flash is in its slot from the fetch on, so that it is fetched once.
+    /// When the content is there: a page on its way from flash is in its slot from the fetch on, so that it
+    /// is fetched once.
     ready: Nanos,
     dirty: bool,
     /// An image has this page's bytes (where it is dirty).
@@ -230,8 +232,8 @@ impl Cache {
         self.uses.used(slot);
     }
 
-    /// Puts a page whose content is there at `read` into the cache at `t`, in place of the least recently used one if it is
-    /// full; returns when it is in.
+    /// Puts a page whose content is there at `read` into the cache at `t`, in place of the least recently
+    /// used one if it is full; returns when it is in.
     fn put(
         &mut self,
         be: &mut Backend,
@@ -284,8 +286,8 @@ impl Cache {
         self.uses.prefetch(slot);
     }
 
-    /// What is evicted has not been used for long: the slots of the next victims, and what the first of them holds, have left
-    /// the processor's caches.
+    /// What is evicted has not been used for long: the slots of the next victims, and what the first of them
+    /// holds, have left the processor's caches.
     fn prefetch_victims(&mut self) {
         let Some(next) = self.uses.longest() else { return };
         for slot in self.uses.next() {
@@ -391,8 +393,8 @@ impl Cache {
         }
     }
 
-    /// The content of `src` belongs to page `dst` from now on, what was cached of that is forgotten. Lines posted to either
-    /// count as landed.
+    /// The content of `src` belongs to page `dst` from now on, what was cached of that is forgotten. Lines
+    /// posted to either count as landed.
     fn rename(&mut self, src: Lpa, dst: Lpa) {
         self.forget(dst);
         self.unverified.retain(|u| u.lpa != src);

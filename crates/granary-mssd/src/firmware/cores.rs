@@ -3,8 +3,8 @@
 use granary_flash::Timeline;
 use granary_units::Nanos;
 
-/// The drive's processors. What a host waits for is served in the order in which it is ready; background work takes time
-/// that nobody else has asked for, in pieces that are not interrupted.
+/// The drive's processors. What a host waits for is served in the order in which it is ready; background work
+/// takes time that nobody else has asked for, in pieces that are not interrupted.
 #[derive(Clone)]
 pub struct Cores(Vec<Timeline>);
 
@@ -14,19 +14,22 @@ impl Cores {
         Cores(vec![Timeline::new(Nanos(1)); count])
     }
 
-    /// Serves `len` of work that arrives at `ready` on the processor that is free first; returns when it is done.
+    /// Serves `len` of work that arrives at `ready` on the processor that is free first; returns when it is
+    /// done.
     pub fn serve(&mut self, ready: Nanos, len: Nanos) -> Nanos {
         self.idlest().fill(ready, len).end
     }
 
-    /// A piece of background work whose turn comes at `ready`, which is not later than the drive's present: it takes idle time.
-    /// Whoever comes while the piece is under way waits for its end. Returns when it is done.
+    /// A piece of background work whose turn comes at `ready`, which is not later than the drive's present:
+    /// it takes idle time. Whoever comes while the piece is under way waits for its end. Returns when it is
+    /// done.
     pub fn serve_idle(&mut self, ready: Nanos, len: Nanos) -> Nanos {
         self.serve(ready, len)
     }
 
-    /// A piece of background work that lies ahead, since somebody waits for where it leads. It is counted and takes the time that
-    /// is idle as far as one knows, but keeps nobody who comes meanwhile waiting: the host goes first. Returns when it is done.
+    /// A piece of background work that lies ahead, since somebody waits for where it leads. It is counted and
+    /// takes the time that is idle as far as one knows, but keeps nobody who comes meanwhile waiting: the
+    /// host goes first. Returns when it is done.
     pub fn serve_ahead(&mut self, ready: Nanos, len: Nanos) -> Nanos {
         let core = self.idlest();
         core.charge(1, len);
@@ -45,8 +48,8 @@ impl Cores {
         self.0.iter().map(Timeline::horizon).min().expect("at least one processor")
     }
 
-    /// Serves `count` pieces of work of `len`, which arrive from `ready` on at this distance, no sooner than one is done and some
-    /// processor is idle.
+    /// Serves `count` pieces of work of `len`, which arrive from `ready` on at this distance, no sooner than
+    /// one is done and some processor is idle.
     pub fn serve_each(&mut self, ready: Nanos, len: Nanos, distance: Nanos, count: usize) {
         match &mut self.0[..] {
             [one] => one.append_each(ready, len, distance, count as u64),

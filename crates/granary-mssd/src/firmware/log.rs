@@ -9,14 +9,15 @@
 //!
 //! - **Space.** The log region is two halves of equal size for double buffering; an entry of `n` lines takes
 //!   `64 n + 16` bytes of one (see `region.rs`).
-//! - **Reads** see the newest version of every line, committed or not; lines that the log does not hold come from the
-//!   write buffer or from flash. A page whose 64 lines are all in the log needs no flash read.
+//! - **Reads** see the newest version of every line, committed or not; lines that the log does not hold come
+//!   from the write buffer or from flash. A page whose 64 lines are all in the log needs no flash read.
 //! - **Block writes and trims** append a trailer that voids the page's entries.
-//! - **Commit order.** Within a line log order is commit order (the host's TxTable serialises, section 4.3), so the
-//!   newest committed version is the one that TxLog order would leave. Across pages the order of flushing cannot be
-//!   observed: a half is cleared only after all its committed entries are in battery-backed memory or flash.
-//! - **Room.** The host may not fill the active half so far that the uncommitted entries of the old half could not
-//!   move in. With no room left, stores and commits wait for cleaning to end (counted).
+//! - **Commit order.** Within a line log order is commit order (the host's TxTable serialises, section 4.3),
+//!   so the newest committed version is the one that TxLog order would leave. Across pages the order of
+//!   flushing cannot be observed: a half is cleared only after all its committed entries are in
+//!   battery-backed memory or flash.
+//! - **Room.** The host may not fill the active half so far that the uncommitted entries of the old half
+//!   could not move in. With no room left, stores and commits wait for cleaning to end (counted).
 //!
 //! It does *not* cache flash pages (section 4.3: coordinated caching leaves that to the host).
 //!
@@ -64,7 +65,8 @@ pub struct Log {
     active: usize,
     index: Index,
     txlog: TxLog,
-    /// Bytes of log that each uncommitted transaction took, and their sum: what cleaning may have to move at most.
+    /// Bytes of log that each uncommitted transaction took, and their sum: what cleaning may have to move at
+    /// most.
     running: FxHashMap<TxId, u64>,
     running_space: u64,
     cleaning: Option<Cleaning>,

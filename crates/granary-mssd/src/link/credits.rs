@@ -5,8 +5,9 @@
 //!                    held until taken; where all places are held, the link sends no more, and the CPU waits
 //! ```
 //!
-//! PCI Express flow control: a receiver says how many posted packets its buffer has room for, and gives that back as it takes
-//! them, in their order. Without it stores would be gone at the link's speed however slow the drive is.
+//! PCI Express flow control: a receiver says how many posted packets its buffer has room for, and gives that
+//! back as it takes them, in their order. Without it stores would be gone at the link's speed however slow
+//! the drive is.
 
 use granary_units::Nanos;
 use std::collections::VecDeque;
@@ -20,8 +21,8 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// When there is room for a run of `lines` from `now` on, of `most` in all. A run that is longer than that waits until nothing
-    /// is held: its own first lines are taken while its last are sent.
+    /// When there is room for a run of `lines` from `now` on, of `most` in all. A run that is longer than
+    /// that waits until nothing is held: its own first lines are taken while its last are sent.
     pub fn wait(&mut self, now: Nanos, lines: usize, most: usize) -> Nanos {
         let mut free = now;
         while let Some(&(taken, n)) = self.held.front()

@@ -7,9 +7,9 @@
 //!             run of neighbouring lines of one page and one transaction = one posted write
 //! ```
 //!
-//! Invariants: a line is held once, by the core that stored to it last (caches are coherent: a write-back or a load by any core
-//! finds it), for one transaction; power loss takes every held line or leaves it, each on its own.
-//! It does *not* know time.
+//! Invariants: a line is held once, by the core that stored to it last (caches are coherent: a write-back or
+//! a load by any core finds it), for one transaction; power loss takes every held line or leaves it, each on
+//! its own. It does *not* know time.
 //!
 //! Source: ByteFS section 4.2 (write combining, clwb).
 

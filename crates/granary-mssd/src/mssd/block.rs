@@ -6,8 +6,9 @@
 //!   others   fetch | processor | (room in the TxLog, recovery) | completion
 //! ```
 //!
-//! Commands overlap as far as link, processor and flash allow. A multi-page read completes with its last page; pages cross
-//! the link as they come from flash. Writes wait for the program where the testbed says so ([`crate::WriteAck`]).
+//! Commands overlap as far as link, processor and flash allow. A multi-page read completes with its last
+//! page; pages cross the link as they come from flash. Writes wait for the program where the testbed says so
+//! ([`crate::WriteAck`]).
 
 use super::State;
 use crate::companion::Seen;
@@ -98,7 +99,8 @@ impl State {
         Ok(safe + c.link.nvme.completion)
     }
 
-    /// Everything acknowledged is in battery-backed memory already, unless the cache is volatile: then it goes to flash.
+    /// Everything acknowledged is in battery-backed memory already, unless the cache is volatile: then it
+    /// goes to flash.
     pub(super) fn flush(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
         self.inner.commands.flushes += 1;
         let mut t = self.inner.accept(c, now);
@@ -118,7 +120,8 @@ impl State {
         self.inner.backend.writable()?;
         let t = self.inner.accept(c, now);
         let mut done = t;
-        // mkfs trims the whole drive, and most drives are new then: a look at each of a billion pages takes seconds.
+        // mkfs trims the whole drive, and most drives are new then: a look at each of a billion pages takes
+        // seconds.
         let count_held =
             if !self.inner.tracking && self.inner.firmware.is_empty() && self.inner.backend.is_empty() {
                 0

@@ -4,11 +4,13 @@
 //!   store        into the write-combining buffers: no time, unless they are full
 //!   flush_lines  first line 0.6 us, further ones as the link takes them ──posted──> firmware
 //!   verify       4.8 us, or until the last posted line is in the firmware's hands
-//!   load         4.8 us for the first line, further ones as the link brings them; plus flash where the log misses
+//!   load         4.8 us for the first line, further ones as the link brings them; plus flash where the log
+//!                misses
 //! ```
 //!
-//! A run of neighbouring lines of one page and one transaction becomes one log entry. A line that was not stored wholly
-//! is merged with its present content first (which may read flash; the CPU does not wait for that, the verify does).
+//! A run of neighbouring lines of one page and one transaction becomes one log entry. A line that was not
+//! stored wholly is merged with its present content first (which may read flash; the CPU does not wait for
+//! that, the verify does).
 //!
 //! Source: ByteFS sections 2.1 (Table 1), 4.2, 4.4.
 
@@ -132,7 +134,8 @@ impl State {
             self.inner.traffic.byte_write[held.what as usize] += LINE_SIZE as u64;
         }
         self.inner.commands.posted_lines += n as u64;
-        // A log without room takes no more posted writes, and the CPU stalls; a cache that fetches a page does.
+        // A log without room takes no more posted writes, and the CPU stalls; a cache that fetches a page
+        // does.
         Ok(stalled.unwrap_or(sent))
     }
 
@@ -242,8 +245,8 @@ impl State {
         })
     }
 
-    /// The way of a load of `len` bytes over the link; `fetch` gets the content: (state, instant, first line, line
-    /// after the last) to the instant at which it is there.
+    /// The way of a load of `len` bytes over the link; `fetch` gets the content: (state, instant, first line,
+    /// line after the last) to the instant at which it is there.
     #[inline]
     pub(super) fn load_with(
         &mut self,

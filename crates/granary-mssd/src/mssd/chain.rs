@@ -1,4 +1,5 @@
-//! Chains of loads ([`Drive::load_known`](crate::Drive::load_known)): page after page of which the host knows the content.
+//! Chains of loads ([`Drive::load_known`](crate::Drive::load_known)): page after page of which the host knows
+//! the content.
 //!
 //! ```text
 //!   first page: served as any load; was nothing in its way?
@@ -7,8 +8,9 @@
 //!            so time, processors and link go on by that many times as much at once        (load_settled)
 //! ```
 //!
-//! A linear search of a directory asks for hundreds of pages for each name: what a page costs here decides how fast such file
-//! systems are simulated. Answers, counters and order of use are those of loads one by one (tests/chains.rs).
+//! A linear search of a directory asks for hundreds of pages for each name: what a page costs here decides
+//! how fast such file systems are simulated. Answers, counters and order of use are those of loads one by one
+//! (tests/chains.rs).
 
 use super::State;
 use crate::config::DriveConfig;
@@ -69,8 +71,8 @@ impl State {
         chain
     }
 
-    /// Loads whole pages of which the host knows the content. Returns when they are there, and the bits of those that hold
-    /// another, which are in `fresh`.
+    /// Loads whole pages of which the host knows the content. Returns when they are there, and the bits of
+    /// those that hold another, which are in `fresh`.
     fn load_known(
         &mut self,
         c: &DriveConfig,
@@ -101,8 +103,8 @@ impl State {
         Ok((done, changed))
     }
 
-    /// Loads the first of these runs that are single pages, cached, and hold what the host knows, where nothing is in the way of
-    /// any of them. Returns how many they are, and how long they took.
+    /// Loads the first of these runs that are single pages, cached, and hold what the host knows, where
+    /// nothing is in the way of any of them. Returns how many they are, and how long they took.
     fn load_settled(
         &mut self,
         c: &DriveConfig,

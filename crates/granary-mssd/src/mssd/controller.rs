@@ -1,7 +1,8 @@
-//! [`Controller`]: what serves a command behind the host's interface: link, queue, firmware, write buffer, flash, what is in flight.
+//! [`Controller`]: what serves a command behind the host's interface: link, queue, firmware, write buffer,
+//! flash, what is in flight.
 //!
-//! Functions that may change a page's content take the drive's companion along, which may have to see to it first. The companion that
-//! serves a command passes itself.
+//! Functions that may change a page's content take the drive's companion along, which may have to see to it
+//! first. The companion that serves a command passes itself.
 
 use super::queue::Queue;
 use crate::companion::{Beside, Companion, Pending};
@@ -90,7 +91,8 @@ impl Controller {
         self.firmware.holds(lpa) || self.backend.holds(lpa)
     }
 
-    /// Whether a page has content that is kept: of a page without, a cache may hold the zeros that it reads as.
+    /// Whether a page has content that is kept: of a page without, a cache may hold the zeros that it reads
+    /// as.
     pub fn has_content(&self, lpa: Lpa) -> bool {
         self.firmware.holds_newer(lpa) || self.backend.holds(lpa)
     }
@@ -161,7 +163,8 @@ impl Controller {
         if self.in_flight.is_empty() {
             return;
         }
-        // Effects on one name of a page decide which name is the newest, and what the companion knows of it: in their order.
+        // Effects on one name of a page decide which name is the newest, and what the companion knows of it:
+        // in their order.
         let sharing = |own: &Beside<'_>| own.as_ref().map_or_else(Vec::new, |own| own.sharing(lpa));
         let mut names = sharing(&own);
         if self.in_flight.is_own(lpa) || names.iter().any(|&name| self.in_flight.is_own(name)) {

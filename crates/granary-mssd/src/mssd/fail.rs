@@ -6,8 +6,8 @@
 //!   power_on     DRAM content comes back, index rebuilt from the log's regions, timelines idle
 //! ```
 //!
-//! Without tracking every submitted command and every posted line counts as landed; only the write-combining buffers
-//! are volatile. Source: docs/FAULT_MODEL.md, ByteFS sections 4.2 and 5.5.
+//! Without tracking every submitted command and every posted line counts as landed; only the write-combining
+//! buffers are volatile. Source: docs/FAULT_MODEL.md, ByteFS sections 4.2 and 5.5.
 
 use super::State;
 use crate::config::DriveConfig;

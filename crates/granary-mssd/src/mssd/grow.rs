@@ -4,8 +4,8 @@
 //!   lock: calls wait ── changes published ── the image's files (granary-image) ── FTL, firmware, size ── calls go on
 //! ```
 //!
-//! Nothing of what the drive holds in memory is lost or moved: lines not yet flushed, open transactions, the log and what
-//! is on its way stay as they are. Only the places change where the image keeps them.
+//! Nothing of what the drive holds in memory is lost or moved: lines not yet flushed, open transactions, the
+//! log and what is on its way stay as they are. Only the places change where the image keeps them.
 
 use super::Mssd;
 use crate::config::DriveConfig;
@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Mssd {
-    /// Takes up a larger configuration of the same drive, which is valid. `files`: makes the image's files those of the larger
-    /// drive; everything that changed so far has been handed over, and nobody changes anything meanwhile. If that fails the
-    /// drive goes on as it was.
+    /// Takes up a larger configuration of the same drive, which is valid. `files`: makes the image's files
+    /// those of the larger drive; everything that changed so far has been handed over, and nobody changes
+    /// anything meanwhile. If that fails the drive goes on as it was.
     ///
     /// # Errors
     /// Those of `files`; [`ImageError::Stopped`] where the drive or the image takes no more changes.

@@ -1,4 +1,5 @@
-//! What tests and benches look at in the flash, past the host's interface, and the faults that they switch on.
+//! What tests and benches look at in the flash, past the host's interface, and the faults that they switch
+//! on.
 
 use super::Mssd;
 use granary_flash::{Faults, NandStats};
@@ -10,7 +11,8 @@ impl Mssd {
         self.state.lock().inner.backend.ftl_mut().set_faults(faults);
     }
 
-    /// From now on every read of the flash page that holds `lpa` fails, until its block is erased. False where there is none.
+    /// From now on every read of the flash page that holds `lpa` fails, until its block is erased. False
+    /// where there is none.
     pub fn break_page(&self, lpa: Lpa) -> bool {
         let mut s = self.state.lock();
         let ftl = s.inner.backend.ftl_mut();

@@ -5,7 +5,8 @@
 //!                                             └─ sequence: which contents of flash pages in the redo log still count
 //! ```
 //!
-//! A companion's command that was under way is finished by the drive itself ([`Mssd::resume`]), once its image takes changes.
+//! A companion's command that was under way is finished by the drive itself ([`Mssd::resume`]), once its
+//! image takes changes.
 
 use super::Mssd;
 use crate::companion::Companion;

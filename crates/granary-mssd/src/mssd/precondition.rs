@@ -1,7 +1,7 @@
 //! Preconditioning: bringing a new drive into the state that long use leaves behind, before a measurement.
 //!
-//! Pages are written by the FTL itself, past link, firmware and write buffer, and no simulated time passes. The flash counts
-//! them like host writes: take the counters afterwards and subtract.
+//! Pages are written by the FTL itself, past link, firmware and write buffer, and no simulated time passes.
+//! The flash counts them like host writes: take the counters afterwards and subtract.
 //!
 //! A drive that has served commands may hold newer content of a page outside the flash, so it is refused.
 
@@ -14,8 +14,8 @@ use granary_device::DriveError;
 use granary_units::{Lpa, Page};
 
 impl Mssd {
-    /// A new drive whose flash keeps no content: every page that its DRAM does not hold reads as zeros. For raw benches of
-    /// large drives only; records of such runs must say so.
+    /// A new drive whose flash keeps no content: every page that its DRAM does not hold reads as zeros. For
+    /// raw benches of large drives only; records of such runs must say so.
     ///
     /// # Errors
     /// As [`Mssd::new`].
@@ -23,8 +23,8 @@ impl Mssd {
         DriveEntry::of(BUILT_IN, config)?.make_without_data(config)
     }
 
-    /// Writes the `pages` pages from `first` on in order, in no simulated time and a few nanoseconds of wall time each. The
-    /// flash is in the same state as after really writing them.
+    /// Writes the `pages` pages from `first` on in order, in no simulated time and a few nanoseconds of wall
+    /// time each. The flash is in the same state as after really writing them.
     ///
     /// # Errors
     /// Outside the drive; a drive that has served commands.

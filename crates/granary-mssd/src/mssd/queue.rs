@@ -1,4 +1,5 @@
-//! [`Queue`]: the commands that a drive works on at a time (SATA's NCQ has 32); others wait on the host's side.
+//! [`Queue`]: the commands that a drive works on at a time (SATA's NCQ has 32); others wait on the host's
+//! side.
 
 use granary_units::Nanos;
 use std::cmp::Reverse;

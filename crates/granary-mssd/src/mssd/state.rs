@@ -67,8 +67,8 @@ impl State {
         Ok(self.inner.backend.drain(t))
     }
 
-    /// The processor's part of the gc that a call at `now` led to, before which `copied` pages had been copied: an entry of the
-    /// map for each page.
+    /// The processor's part of the gc that a call at `now` led to, before which `copied` pages had been
+    /// copied: an entry of the map for each page.
     #[inline]
     pub(super) fn charge_gc(&mut self, now: Nanos, copied: u64, entry: Nanos) {
         let copied = self.inner.backend.copied() - copied;

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!   live[b]   5 ... 1  0 ──last current page gone──> waiting: | b, group | ... |   more than `keep` of them: the oldest are
-//!                                                               punched, a batch at a time, unless programmed meanwhile
+//!                                                               punched, a batch at a time, unless
+//!                                                               programmed meanwhile
 //! ```
 //!
-//! A block of which no page is current holds nothing that is ever read again, erased or not: trims, overwrites and gc empty
-//! blocks. In the steady state gc empties a block, erases it and programs it anew shortly afterwards; punching it in
-//! between would only fragment the file. So emptied blocks wait behind as many others as the drive keeps free, and only
-//! where many are emptied (deleted files) are there ever that many. A clean close punches the rest.
+//! A block of which no page is current holds nothing that is ever read again, erased or not: trims,
+//! overwrites and gc empty blocks. In the steady state gc empties a block, erases it and programs it anew
+//! shortly afterwards; punching it in between would only fragment the file. So emptied blocks wait behind as
+//! many others as the drive keeps free, and only where many are emptied (deleted files) are there ever that
+//! many. A clean close punches the rest.
 //!
-//! Invariant: a block is punched only when its emptiness is safe ([`super::Durability`]): before, a crash would bring back
-//! pages whose content is gone. Whether the hole itself survives a crash does not matter.
+//! Invariant: a block is punched only when its emptiness is safe ([`super::Durability`]): before, a crash
+//! would bring back pages whose content is gone. Whether the hole itself survives a crash does not matter.
 //!
 //! It does *not* shrink `dram` nor the redo log.
 
@@ -104,8 +106,8 @@ impl Holes {
         self.waiting.len() >= self.keep + self.batch
     }
 
-    /// Takes out the runs of neighbouring blocks (first, number) that are to be punched now, where everything up to the group
-    /// `safe` is safe: those that have waited longest, or with `all` whatever waits.
+    /// Takes out the runs of neighbouring blocks (first, number) that are to be punched now, where everything
+    /// up to the group `safe` is safe: those that have waited longest, or with `all` whatever waits.
     pub fn take(&mut self, safe: u64, all: bool) -> Vec<(u32, u32)> {
         let mut blocks = Vec::new();
         while (all || self.waiting.len() > self.keep)

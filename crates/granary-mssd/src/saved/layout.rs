@@ -9,9 +9,9 @@
 //!     which half of the log is active, cleaning, ends of the TxLog
 //! ```
 //!
-//! Every zone begins at a multiple of 4 KiB. Bytes that were never written are zero and mean "as new", so that the file of
-//! an empty drive takes no space. It does *not* say what the log's halves hold, nor BAM: see `firmware/log/region.rs`,
-//! `bam/saved.rs` and `bam/names.rs`.
+//! Every zone begins at a multiple of 4 KiB. Bytes that were never written are zero and mean "as new", so
+//! that the file of an empty drive takes no space. It does *not* say what the log's halves hold, nor BAM: see
+//! `firmware/log/region.rs`, `bam/saved.rs` and `bam/names.rs`.
 
 use crate::config::{DriveConfig, Mode};
 use granary_redo::{long, region, word};

@@ -6,10 +6,10 @@
 //!   content   repeated word: in the entry | bytes: `flash` at 4096 ppa, its sum in the entry | riding: see granary-redo
 //! ```
 //!
-//! The map is saved as one bit of each entry: whether the page is the current copy of its logical page; where the drive has
-//! BAM, that page is the P2L table's, which REMAP changes, and not the one under which it was programmed. Every change leaves
-//! a redo record. A page whose checksum is wrong reads as an error of kind `InvalidData`, which the flash array reports
-//! as unreadable.
+//! The map is saved as one bit of each entry: whether the page is the current copy of its logical page; where
+//! the drive has BAM, that page is the P2L table's, which REMAP changes, and not the one under which it was
+//! programmed. Every change leaves a redo record. A page whose checksum is wrong reads as an error of kind
+//! `InvalidData`, which the flash array reports as unreadable.
 //!
 //! Memory: 24 B for each programmed page, 12 B for each block.
 
@@ -31,12 +31,13 @@ use std::sync::Arc;
 const BAD: u32 = 1 << 31;
 /// Blocks whose page entries are read at once.
 const BLOCKS_AT_ONCE: u64 = 256;
-/// Pages at most that a call which programs many of them puts into `flash` together: with 64 planes runs of 16 neighbours.
+/// Pages at most that a call which programs many of them puts into `flash` together: with 64 planes runs of
+/// 16 neighbours.
 const MANY: u64 = 1024;
 /// Of small drives, this part of all pages: they take steps, too.
 const SMALL: u64 = 64;
-/// The number of a step that is under way, in the place of the group under which it will be safe. (The largest number of
-/// all: not yet handed over.)
+/// The number of a step that is under way, in the place of the group under which it will be safe. (The
+/// largest number of all: not yet handed over.)
 const STEP: u64 = 1 << 63;
 
 /// Flash pages in an image.
@@ -52,7 +53,8 @@ pub struct ImageMedium {
     journal: Arc<Journal>,
     redo: Redo,
     change: Change,
-    /// Blocks erased lately, and the group under which that becomes safe; the largest number while it is not published.
+    /// Blocks erased lately, and the group under which that becomes safe; the largest number while it is not
+    /// published.
     erased: FxHashMap<u32, u64>,
     frame: Vec<u8>,
     holes: Holes,
@@ -94,7 +96,8 @@ impl ImageMedium {
         Ok(medium)
     }
 
-    /// Erased blocks are added; entries and headers are kept at other places from now on. Nothing waits to be published.
+    /// Erased blocks are added; entries and headers are kept at other places from now on. Nothing waits to be
+    /// published.
     pub fn grow(&mut self, config: &DriveConfig, layout: Layout) {
         assert_eq!(self.redo.len(), 0, "records that wait name the former places");
         let g = &config.flash.geometry;
@@ -177,7 +180,8 @@ impl ImageMedium {
         block.0 * self.pages_per_block + page
     }
 
-    /// Puts content where it is to be found; returns how the entry describes it: (word or checksum, length, flags).
+    /// Puts content where it is to be found; returns how the entry describes it: (word or checksum, length,
+    /// flags).
     fn place(&mut self, block: BlockNo, ppa: u32, seq: u64, content: &Page) -> io::Result<(u64, u16, u16)> {
         if let Some((word, len)) = content.as_word() {
             return Ok((word, len as u16, 0));
@@ -243,12 +247,14 @@ impl ImageMedium {
             self.direct.begin();
         } else if let Some(last) = self.direct.finish(&self.journal) {
             self.erases_safe_with(last.group, last.safe, |g| g & STEP != 0 && g != u64::MAX);
-            // The rest of the call is published with a later group, or with none, where nothing is left of it.
+            // The rest of the call is published with a later group, or with none, where nothing is left of
+            // it.
             self.published = last.group;
         }
     }
 
-    /// Those of the noted erases that `are` meant become safe with this group; up to the group `safe` all are.
+    /// Those of the noted erases that `are` meant become safe with this group; up to the group `safe` all
+    /// are.
     fn erases_safe_with(&mut self, group: u64, safe: u64, are: impl Fn(u64) -> bool) {
         self.erased.values_mut().filter(|g| are(**g)).for_each(|g| *g = group);
         self.erased.retain(|_, g| *g > safe);
@@ -290,7 +296,8 @@ impl ImageMedium {
     fn publish_step(&mut self, frame: Vec<u8>) -> Result<(), String> {
         let change = std::mem::take(&mut self.change);
         if change.erased {
-            // In process mode a frame is safe with its step, and so before contents of later steps are written.
+            // In process mode a frame is safe with its step, and so before contents of later steps are
+            // written.
             let group = if self.journal.has_barriers() { STEP | self.direct.next() } else { 0 };
             self.erases_safe_with(group, self.safe, |g| g == u64::MAX);
         }
@@ -301,8 +308,8 @@ impl ImageMedium {
         Ok(())
     }
 
-    /// Gives space of blocks that hold nothing current back to the host: a batch of those that have waited longest, or with
-    /// `all` of all. Where the host refuses, the space stays taken.
+    /// Gives space of blocks that hold nothing current back to the host: a batch of those that have waited
+    /// longest, or with `all` of all. Where the host refuses, the space stays taken.
     pub fn punch(&mut self, all: bool) {
         let block = self.pages_per_block as u64 * PAGE_SIZE as u64;
         for (first, n) in self.holes.take(self.journal.safe_group(), all) {

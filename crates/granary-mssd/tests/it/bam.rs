@@ -4,8 +4,8 @@
 //!   model:  page -> word      list of (file, block, page), in the order of arrival; a page is in it once
 //! ```
 //!
-//! Commands in flight when power fails: a block of FS_WRITE is there with its entry or not at all, REMAP and BAM_RESET
-//! are carried out whole or not at all.
+//! Commands in flight when power fails: a block of FS_WRITE is there with its entry or not at all, REMAP and
+//! BAM_RESET are carried out whole or not at all.
 
 use granary_device::vendor::pebble::{BamRead, BamReset, FsWrite, Remap};
 use granary_device::vendor::transactions::Recover;
@@ -132,8 +132,8 @@ impl Rig {
         (words, pages)
     }
 
-    /// A random command: (completion, what it does to the model, page by page where it may be torn, whether power loss may
-    /// cut it off here).
+    /// A random command: (completion, what it does to the model, page by page where it may be torn, whether
+    /// power loss may cut it off here).
     fn command(&mut self) -> (Nanos, Vec<State>, bool) {
         let pages = self.pages();
         let count = 1 + self.rng.below(6);

@@ -1,4 +1,5 @@
-//! A chain of loads is the same as its loads one by one: in time, in what is counted, in what the cache evicts afterwards.
+//! A chain of loads is the same as its loads one by one: in time, in what is counted, in what the cache
+//! evicts afterwards.
 //!
 //! ```text
 //!   one schedule ──> drive with its own load_known
@@ -170,8 +171,8 @@ fn a_chain_of_loads_is_its_loads_one_by_one() {
     assert!(whole > 3_000 && stopped > 3_000 && missed > 3_000, "{whole} {stopped} {missed}");
 }
 
-/// The same for a directory that is searched again and again while something is in the way: lines that the firmware has not taken
-/// yet, a busy link, pages that are on their way from flash.
+/// The same for a directory that is searched again and again while something is in the way: lines that the
+/// firmware has not taken yet, a busy link, pages that are on their way from flash.
 #[test]
 fn a_chain_that_something_is_in_the_way_of_is_its_loads_one_by_one() {
     let mut longest = 0;

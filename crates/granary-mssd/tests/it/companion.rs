@@ -1,4 +1,5 @@
-//! A companion from outside the crate: its command is offered, refused, seen through, torn by a power failure, and no firmware knows of it.
+//! A companion from outside the crate: its command is offered, refused, seen through, torn by a power
+//! failure, and no firmware knows of it.
 
 use granary_device::{Command, Drive, DriveError, Structure, Vendor};
 use granary_mssd::{
@@ -131,7 +132,8 @@ fn a_companion_of_ones_own_is_offered_and_serves_beside_either_firmware() {
     assert!(matches!(stamp(&without, Nanos::ZERO, 5, 7), Err(DriveError::Unsupported("STAMP"))));
 }
 
-/// Until it is acknowledged a read sees it all the same, and a power failure takes all of it or nothing; afterwards it stays.
+/// Until it is acknowledged a read sees it all the same, and a power failure takes all of it or nothing;
+/// afterwards it stays.
 #[test]
 fn a_command_of_a_companion_is_torn_only_before_its_answer_and_as_a_whole() {
     for mode in [Mode::Log, Mode::Cache] {

@@ -1,5 +1,5 @@
-//! Whole drives of random configurations in their steady state: twelve, or `GRANARY_CONFIGS`. Thousands, on all processors:
-//! `cargo xtask soak --kind drive-configs`.
+//! Whole drives of random configurations in their steady state: twelve, or `GRANARY_CONFIGS`. Thousands, on
+//! all processors: `cargo xtask soak --kind drive-configs`.
 
 mod steady;
 

@@ -212,12 +212,14 @@ fn nothing_is_stored_at_the_very_end() {
     }
 }
 
-/// The paper measures 4.2 s on its 1 GB prototype: 0.9 s load, 2.7 s scan and flush, the rest in the file system (section 5.5).
+/// The paper measures 4.2 s on its 1 GB prototype: 0.9 s load, 2.7 s scan and flush, the rest in the file
+/// system (section 5.5).
 #[test]
 fn a_nearly_full_log_is_recovered_within_the_papers_time() {
     let (d, c) = drive(Mode::Log);
     let mut now = Nanos::ZERO;
-    // 84 % of a half in entries of one line: 12 in each page, of which the last transaction's are never committed.
+    // 84 % of a half in entries of one line: 12 in each page, of which the last transaction's are never
+    // committed.
     let entries = 128 * 1024 * 1024 / 80 * 84 / 100;
     for i in 0..entries {
         let at = ByteAddr((i / 12) * 4096 + (i % 12) * 128);

@@ -1,7 +1,7 @@
 //! The whole drive against a plain model: reads, power loss, failing flash (see `rig.rs`).
 //!
-//! The drive is tiny (8 KiB of log a half, 8 pages of write buffer, 16 pages of cache), so that cleaning, eviction and
-//! gc run all the time.
+//! The drive is tiny (8 KiB of log a half, 8 pages of write buffer, 16 pages of cache), so that cleaning,
+//! eviction and gc run all the time.
 
 mod faults;
 mod rig;
@@ -15,7 +15,8 @@ use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, TxId};
 use proptest::prelude::*;
 
-/// Random schedules with failing flash and failing power; `cargo xtask soak --kind drive-faults` goes on from here.
+/// Random schedules with failing flash and failing power; `cargo xtask soak --kind drive-faults` goes on from
+/// here.
 #[test]
 fn failing_flash_and_failing_power_lose_nothing() {
     let all = (0..400).map(faults::live).fold(faults::Exercised::default(), faults::Exercised::and);

@@ -1,5 +1,5 @@
-//! REMAP keep against a map of names: after any commands and power failures every name reads what it should, entries of BAM
-//! are at the newest names, and a reset leaves those only.
+//! REMAP keep against a map of names: after any commands and power failures every name reads what it should,
+//! entries of BAM are at the newest names, and a reset leaves those only.
 //!
 //! ```text
 //!   model:  logical page -> page { word, names in the order in which they came, entry of BAM }

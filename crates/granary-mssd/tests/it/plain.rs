@@ -42,7 +42,8 @@ fn a_plain_ssd_has_no_byte_interface() {
     assert_eq!(d.traffic().read() + d.traffic().written(), 0);
 }
 
-/// Facts of a firmware's own go through ports and drives that know nothing of them; one that has none of it says so.
+/// Facts of a firmware's own go through ports and drives that know nothing of them; one that has none of it
+/// says so.
 #[test]
 fn a_firmware_says_of_itself_what_no_list_of_features_has() {
     let config = DriveConfig::tiny(Mode::Log);
@@ -149,8 +150,8 @@ fn a_flush_waits_for_programs_and_costs_where_the_cache_is_volatile_only() {
     assert!(volatile.0 > program + Nanos(900_000) && volatile.1 == 1, "{volatile:?}");
 }
 
-/// A host that does not wait for the first write before the second may find the second alone after a power failure: the drive's rules
-/// allow it, and where it answers late it shows.
+/// A host that does not wait for the first write before the second may find the second alone after a power
+/// failure: the drive's rules allow it, and where it answers late it shows.
 #[test]
 fn a_late_write_is_overtaken_by_those_behind_it() {
     let overtaken = |late: Option<u64>| {
@@ -179,8 +180,8 @@ fn a_late_write_is_overtaken_by_those_behind_it() {
     assert!((10..50).contains(&with), "{with} of 200");
 }
 
-/// Clients side by side: each writes a page of its own and sends a FLUSH when that is answered. What was flushed is there after a
-/// power failure, though writes are late.
+/// Clients side by side: each writes a page of its own and sends a FLUSH when that is answered. What was
+/// flushed is there after a power failure, though writes are late.
 #[test]
 fn what_was_flushed_is_there_though_writes_are_late() {
     const CLIENTS: u64 = 4;
@@ -189,7 +190,8 @@ fn what_was_flushed_is_there_though_writes_are_late() {
         d.track_in_flight(true);
         d.answer_late(Some(seed));
         let mut random = Stream::new(seed, "clients");
-        // Of each client: when its last command is answered, what it has written, what was flushed, and whether a FLUSH is next.
+        // Of each client: when its last command is answered, what it has written, what was flushed, and
+        // whether a FLUSH is next.
         let mut clients = vec![(Nanos::ZERO, 0u64, 0u64, false); CLIENTS as usize];
         let end = Nanos(random.below(4_000_000));
         loop {
@@ -221,7 +223,8 @@ fn what_was_flushed_is_there_though_writes_are_late() {
     }
 }
 
-/// A recovery makes nothing safe that it finds: what a power failure has left is on flash, and the next one leaves it there.
+/// A recovery makes nothing safe that it finds: what a power failure has left is on flash, and the next one
+/// leaves it there.
 #[test]
 fn what_a_power_failure_left_in_flight_is_there_after_the_next_one() {
     for seed in 0..50 {

@@ -1,5 +1,6 @@
-//! Who goes first in a busy drive, and that nothing is had before it is there: a host's reads pass background work and queued
-//! programs, pages on their way from flash are waited for, and stores go no faster than the firmware takes them.
+//! Who goes first in a busy drive, and that nothing is had before it is there: a host's reads pass background
+//! work and queued programs, pages on their way from flash are waited for, and stores go no faster than the
+//! firmware takes them.
 
 use granary_device::{Command, Drive, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd};
@@ -27,7 +28,8 @@ fn steady(c: &DriveConfig, rng: &mut Stream) -> Mssd {
     d
 }
 
-/// Reads of a drive that cleans its log and collects garbage all the time: (slowest, mean) in ns, when asked one by one.
+/// Reads of a drive that cleans its log and collects garbage all the time: (slowest, mean) in ns, when asked
+/// one by one.
 fn reads_beside(writes: bool) -> (u64, u64) {
     let mut c = DriveConfig::bytefs_emulator();
     c.flash = c.flash.with_capacity(Bytes::mib(256));
@@ -60,9 +62,10 @@ fn reads_beside(writes: bool) -> (u64, u64) {
     (slowest, sum / n)
 }
 
-/// Cleaning shares the firmware's processor, page by page, and takes as many pages at a time as there are planes; programs are issued two
-/// ahead of a plane; gc pays its share with each write. So a host's read waits for what its plane is doing, not for a queue
-/// of background work: at the worst an erase and what was issued behind it.
+/// Cleaning shares the firmware's processor, page by page, and takes as many pages at a time as there are
+/// planes; programs are issued two ahead of a plane; gc pays its share with each write. So a host's read
+/// waits for what its plane is doing, not for a queue of background work: at the worst an erase and what was
+/// issued behind it.
 #[test]
 fn a_hosts_read_goes_before_log_cleaning_and_gc() {
     let (alone, _) = reads_beside(false);
@@ -73,8 +76,8 @@ fn a_hosts_read_goes_before_log_cleaning_and_gc() {
     assert!(mean <= 3 * alone, "mean read {mean} ns, {alone} ns on an idle drive");
 }
 
-/// Log cleaning is work of the firmware's processor: it is counted there, and while it goes on a command waits for a page's
-/// work of it at most. On a second processor it is in nobody's way.
+/// Log cleaning is work of the firmware's processor: it is counted there, and while it goes on a command
+/// waits for a page's work of it at most. On a second processor it is in nobody's way.
 #[test]
 fn log_cleaning_shares_the_firmwares_processor_and_lets_commands_go_first() {
     let run = |cores: usize, pause: u64| {
@@ -111,8 +114,9 @@ fn log_cleaning_shares_the_firmwares_processor_and_lets_commands_go_first() {
     assert!(busy < idle && busy < two, "{busy} lines, {idle} with pauses, {two} by two processors");
 }
 
-/// 32 writes at a time keep every plane of a drive with 7 % spare space busy, four fifths of it with gc. A read waits for what its
-/// plane is doing, an erase of 2 ms at the most and 60 us as a rule, not for the milliseconds that are reserved.
+/// 32 writes at a time keep every plane of a drive with 7 % spare space busy, four fifths of it with gc. A
+/// read waits for what its plane is doing, an erase of 2 ms at the most and 60 us as a rule, not for the
+/// milliseconds that are reserved.
 #[test]
 fn a_hosts_read_passes_the_gc_of_deep_writes() {
     let mut c = DriveConfig::bytefs_emulator();

@@ -1,5 +1,5 @@
-//! Transactions beyond the usual: thousands at once, more than the log holds, numbers that begin again; and who goes first
-//! when the host reads while the drive cleans its log and collects garbage.
+//! Transactions beyond the usual: thousands at once, more than the log holds, numbers that begin again; and
+//! who goes first when the host reads while the drive cleans its log and collects garbage.
 
 use granary_device::vendor::transactions::{Commit, Recover};
 use granary_device::{Command, Drive, DriveError, Structure};
@@ -128,8 +128,8 @@ fn transaction_numbers_wrap_around() {
     }
 }
 
-/// RECOVER ends all transactions that were: a number that committed before it is a new transaction after it, and what that
-/// one stores counts with a COMMIT of its own.
+/// RECOVER ends all transactions that were: a number that committed before it is a new transaction after it,
+/// and what that one stores counts with a COMMIT of its own.
 #[test]
 fn a_number_that_committed_before_recover_is_uncommitted_when_it_comes_again() {
     // With lines that RECOVER cleans, and without any.

@@ -4,8 +4,8 @@
 //!   inode 8 | length of the entry 2 | length of the name 1 | kind 1 | name        rounded up to 8
 //! ```
 //!
-//! An entry without inode is free; the room behind a name belongs to its entry until another needs it. Entries never move, so
-//! positions in a directory stay valid.
+//! An entry without inode is free; the room behind a name belongs to its entry until another needs it.
+//! Entries never move, so positions in a directory stay valid.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le16, le64, put16, put64};
 use granary_fs::{FileKind, Result};
@@ -156,7 +156,8 @@ mod tests {
     use granary_sim::rng::Stream;
     use std::collections::BTreeMap;
 
-    /// Names come and go at random: the block holds what a map holds, entries do not move, and all its bytes are in the chain.
+    /// Names come and go at random: the block holds what a map holds, entries do not move, and all its bytes
+    /// are in the chain.
     #[test]
     fn a_block_is_a_map() {
         let (mut b, mut map, mut rng) = (empty(), BTreeMap::new(), Stream::new(1, "dirent"));

@@ -5,8 +5,8 @@
 //!   112 generation 4 | rdev 4 | 0 8
 //! ```
 //!
-//! The kernel keeps seconds and nanoseconds of two times apart and no access time; here a time is 8 B of nanoseconds, and there is
-//! room for the third. Inodes of files of metadata have blocks, size and map.
+//! The kernel keeps seconds and nanoseconds of two times apart and no access time; here a time is 8 B of
+//! nanoseconds, and there is room for the third. Inodes of files of metadata have blocks, size and map.
 
 use super::{corrupt, le16, le32, le64, put16, put32, put64};
 use granary_fs::{Attr, FileKind, Result, Time, flag};

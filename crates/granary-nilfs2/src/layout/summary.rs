@@ -6,9 +6,10 @@
 //!     in DAT:   data  block of the file 8                           node  first key 8, level 8
 //! ```
 //!
-//! A log is one partial segment or several, in one segment or several; all have its serial number. It counts only if it is
-//! whole, from the part with [`BEGIN`] to the one with [`END`], and has a super root ([`SR`]) or is for data only ([`SYNDT`]).
-//! `prev` is the serial number of the log before, so that nothing that a power failure left behind is taken for its successor.
+//! A log is one partial segment or several, in one segment or several; all have its serial number. It counts
+//! only if it is whole, from the part with [`BEGIN`] to the one with [`END`], and has a super root ([`SR`])
+//! or is for data only ([`SYNDT`]). `prev` is the serial number of the log before, so that nothing that a
+//! power failure left behind is taken for its successor.
 
 use super::{BLOCK_SIZE, BlockBytes, CPFILE_INO, DAT_INO, IFILE_INO, SUFILE_INO, corrupt, le16, le32, le64};
 use super::{put16, put32, put64};

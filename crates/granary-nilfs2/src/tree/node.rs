@@ -130,8 +130,9 @@ impl Node {
         self.kids.insert(i, Some(Box::new(kid)));
     }
 
-    /// The right part of a node that has too many entries since it got this one: that one alone where it is the last, else half. A
-    /// node that is full of what lies behind a hole must not lose one entry for each that comes before them.
+    /// The right part of a node that has too many entries since it got this one: that one alone where it is
+    /// the last, else half. A node that is full of what lies behind a hole must not lose one entry for each
+    /// that comes before them.
     fn split(&mut self, newest: usize) -> Option<Node> {
         if self.keys.len() <= CHILDREN {
             return None;
@@ -213,7 +214,8 @@ impl Node {
         self.dirty |= *gone > before;
     }
 
-    /// Removes one entry, where it is, and the nodes that have nothing left; all nodes on the way are in memory. As [`Node::cut`].
+    /// Removes one entry, where it is, and the nodes that have nothing left; all nodes on the way are in
+    /// memory. As [`Node::cut`].
     pub fn remove(&mut self, key: u64, freed: &mut Vec<u64>, gone: &mut u64) {
         let before = *gone;
         let Some(i) = self.at(key) else { return };
@@ -256,7 +258,8 @@ impl Node {
         }
     }
 
-    /// The pointer of the node of a lower level that has `key`; with `touch` it and what is above it become dirty.
+    /// The pointer of the node of a lower level that has `key`; with `touch` it and what is above it become
+    /// dirty.
     pub fn node_at(
         &mut self,
         level: u8,

@@ -54,8 +54,8 @@ fn cleaning_keeps_every_file() {
     }
 }
 
-/// Segments that are nearly full of live blocks give less than the log takes that empties them. The daemon does not use up on them what
-/// is kept for removals, however long nothing else happens.
+/// Segments that are nearly full of live blocks give less than the log takes that empties them. The daemon
+/// does not use up on them what is kept for removals, however long nothing else happens.
 #[test]
 fn an_idle_daemon_leaves_the_room_that_removals_need() {
     run_jittered(1, || {

@@ -41,7 +41,8 @@ fn a_lost_superblock_keeps_no_file_away() {
     }
 }
 
-/// A file system that was unmounted names its newest log. Where that is damaged a mount does not quietly show an older state.
+/// A file system that was unmounted names its newest log. Where that is damaged a mount does not quietly show
+/// an older state.
 #[test]
 fn a_damaged_newest_log_is_refused_unless_an_older_state_is_wanted() {
     run(|| {

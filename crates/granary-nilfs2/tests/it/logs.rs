@@ -13,7 +13,8 @@ fn put(p: &mut Process, path: &str, pos: u64, len: usize) -> Fd {
     fd
 }
 
-/// Nobody waits: one log after 5 s, without a FLUSH, and nothing later (measured of Linux 6.1: 200 files of 4 KiB, 230 blocks).
+/// Nobody waits: one log after 5 s, without a FLUSH, and nothing later (measured of Linux 6.1: 200 files of 4
+/// KiB, 230 blocks).
 #[test]
 fn files_that_nobody_waits_for_are_in_one_log() {
     run(|| {

@@ -1,4 +1,5 @@
-//! Random calls behave as on the reference model, across remounts, with small caches and under many schedules.
+//! Random calls behave as on the reference model, across remounts, with small caches and under many
+//! schedules.
 
 use crate::common::{Subject, promising};
 use granary_nilfs2::{MkfsOptions, MountOptions};
@@ -7,8 +8,8 @@ use granary_suite::suite;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::VfsConfig;
 
-/// Segments of 256 KiB, timers that go off all the time, next to no memory for metadata, a log every few dozen blocks, and a
-/// cleaner that is never content.
+/// Segments of 256 KiB, timers that go off all the time, next to no memory for metadata, a log every few
+/// dozen blocks, and a cleaner that is never content.
 pub fn busy() -> Subject {
     Subject {
         mkfs: MkfsOptions { segment_blocks: Some(64), ..MkfsOptions::default() },

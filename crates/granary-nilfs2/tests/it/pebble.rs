@@ -98,7 +98,8 @@ fn fsync_by_fs_write_has_data_and_a_summary() {
     });
 }
 
-/// Eight threads that make a file each durable wait for the drive together: a log each, but not eight waits one after the other.
+/// Eight threads that make a file each durable wait for the drive together: a log each, but not eight waits
+/// one after the other.
 #[test]
 fn fsyncs_by_fs_write_wait_together() {
     let took = |threads: u64| {

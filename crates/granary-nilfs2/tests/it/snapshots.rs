@@ -15,7 +15,8 @@ fn word_of(p: &mut Process, path: &str, pos: u64) -> Result<u64, FsError> {
     Ok(u64::from_le_bytes(word))
 }
 
-/// Three snapshots of files that are written over, renamed and removed meanwhile; after cleaning whatever can be, each shows what was.
+/// Three snapshots of files that are written over, renamed and removed meanwhile; after cleaning whatever can
+/// be, each shows what was.
 #[test]
 fn snapshots_stay_readable_through_cleaning() {
     run(|| {
@@ -121,8 +122,8 @@ fn young_checkpoints_are_protected() {
     });
 }
 
-/// Thousands of checkpoints come and go, and two snapshots between them stay: the cpfile keeps the blocks of those that there are, and the
-/// next mounts find them.
+/// Thousands of checkpoints come and go, and two snapshots between them stay: the cpfile keeps the blocks of
+/// those that there are, and the next mounts find them.
 #[test]
 fn checkpoints_that_are_gone_give_their_blocks_back() {
     run(|| {

@@ -8,8 +8,8 @@ use granary_suite::suite::{create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::{Posix, Process};
 
-/// A file takes what statfs offers; what one unlink gives back can be written again; a full file system can be written over for
-/// ever.
+/// A file takes what statfs offers; what one unlink gives back can be written again; a full file system can
+/// be written over for ever.
 #[test]
 fn no_space_comes_when_nothing_is_left() {
     run(|| {

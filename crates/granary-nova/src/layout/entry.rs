@@ -8,8 +8,9 @@
 //!   next    1 B             0x7f: the log goes on in the next page
 //! ```
 //!
-//! `*` changes in place and is not in the checksum. A dentry with inode 0 takes its name away. The epoch counts the
-//! entries of a log: attributes come from the entry with the highest. `links` of a dentry is the directory's own.
+//! `*` changes in place and is not in the checksum. A dentry with inode 0 takes its name away. The epoch
+//! counts the entries of a log: attributes come from the entry with the highest. `links` of a dentry is the
+//! directory's own.
 
 use granary_fs::{Attr, FileKind, NAME_MAX, Result, Time, flag};
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};

@@ -5,12 +5,14 @@
 //!   | word | size | atime| mtime| ctime| uid  | gid  | links| rdev | CRC, epoch | ino  | head  | tail  | 0       | delete epoch |
 //!     valid 1, deleted 1, kind 1, flags 1, mode 2, 0 2
 //!   104    108    109    112          116
-//!   | epoch| cut  | 0    | generation | 0 ...      epoch of the attributes in the first line; 0: those it was created with
+//!   | epoch| cut  | 0    | generation | 0 ...      epoch of the attributes in the first line; 0: those it
+//!                                                  was created with
 //! ```
 //!
-//! Attributes that change later are in the log, newest last. The access time also changes in place, with the epoch of the
-//! log at that time beside it, and counts where no attribute entry is newer; so do all attributes where the log finds no
-//! page ([`changed`]). `valid` makes the inode exist; the tail makes a log entry count. A head without a tail means nothing.
+//! Attributes that change later are in the log, newest last. The access time also changes in place, with the
+//! epoch of the log at that time beside it, and counts where no attribute entry is newer; so do all
+//! attributes where the log finds no page ([`changed`]). `valid` makes the inode exist; the tail makes a log
+//! entry count. A head without a tail means nothing.
 
 use granary_fs::{Attr, FileKind, Ino, Result, Time, flag};
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
@@ -31,7 +33,8 @@ pub const ATIME_EPOCH: u64 = 60;
 /// Offset of the delete epoch, 8 B: not 0 once the last link is gone.
 pub const DELETE_EPOCH: u64 = 96;
 
-/// Offset of the epoch of the attributes in the first line, 4 B, and of whether they came with a truncation, 1 B.
+/// Offset of the epoch of the attributes in the first line, 4 B, and of whether they came with a truncation,
+/// 1 B.
 pub const ATTR_EPOCH: usize = 104;
 /// Bytes that a change of attributes in place may touch.
 pub const CHANGED: usize = 112;
@@ -65,8 +68,8 @@ fn crc(b: &[u8; SIZE]) -> u32 {
     }
 }
 
-/// Changes the attributes where they lie. `epoch`: of this change, as if it were the log's next entry; `cut`: the file was
-/// truncated, so that bytes beyond its end may be left on media.
+/// Changes the attributes where they lie. `epoch`: of this change, as if it were the log's next entry; `cut`:
+/// the file was truncated, so that bytes beyond its end may be left on media.
 pub fn changed(b: &mut [u8; SIZE], attr: &Attr, epoch: u32, cut: bool) {
     put_attr(b, attr);
     b[3] = attr.flags;

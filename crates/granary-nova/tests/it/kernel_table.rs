@@ -1,8 +1,9 @@
 //! Lines and fences of each operation are the original's (reference/baselines.md sections 6.2 and 6.3).
 //!
-//! Isolated operations, everything warm. The reference sums the table's parts: "dentry (1-2 lines), page tail, inode 2
-//! lines, 2 journal entries (1 line), pair x2, dir tail, valid" = 9 to 10 lines. Ours are the lines that the drive received
-//! (stores to one line between two fences are one) without file data, and the fences. 10 % beyond the range are allowed.
+//! Isolated operations, everything warm. The reference sums the table's parts: "dentry (1-2 lines), page
+//! tail, inode 2 lines, 2 journal entries (1 line), pair x2, dir tail, valid" = 9 to 10 lines. Ours are the
+//! lines that the drive received (stores to one line between two fences are one) without file data, and the
+//! fences. 10 % beyond the range are allowed.
 
 use crate::common::{Mounted, Subject};
 use granary_device::Structure;
@@ -94,10 +95,11 @@ fn every_row_of_the_table_is_matched() {
         });
         // Create, and "." and ".." (2 lines) in a new log page (its tail).
         t.row("mkdir", 0, (12, 13), (7, 7), |p| p.mkdir("/dir/sub", 0o755).expect("mkdir"));
-        // Two dentry lines, two page tails, link change 1-2, 4 journal entries 2, pair 2, tails 2, valid and epoch 2, old
-        // dentry and page tail 1-2; eviction 2.
+        // Two dentry lines, two page tails, link change 1-2, 4 journal entries 2, pair 2, tails 2, valid and
+        // epoch 2, old dentry and page tail 1-2; eviction 2.
         t.row("unlink, last link", 0, (13, 17), (8, 9), |p| p.unlink("/dir/f9").expect("unlink"));
-        // Link change 1-2, dentry add and delete 2-4, page tails 2, 6 entries 3, pair 2, tails 2, old dentry 1-2.
+        // Link change 1-2, dentry add and delete 2-4, page tails 2, 6 entries 3, pair 2, tails 2, old dentry
+        // 1-2.
         t.row("rename in a directory", 0, (12, 17), (5, 7), |p| {
             p.rename("/dir/f10", "/dir/g10").expect("rename")
         });

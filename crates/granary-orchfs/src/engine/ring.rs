@@ -1,6 +1,7 @@
 //! [`Ring`]: the queue of one thread, and the daemon that serves it.
 //!
-//! A thread that waits for less than 5 ms has spun and goes on at once; after that it has parked, and waking costs a switch.
+//! A thread that waits for less than 5 ms has spun and goes on at once; after that it has parked, and waking
+//! costs a switch.
 
 use super::{Devices, SPIN, Shared, Work};
 use granary_sim::sync::{Condvar, Mutex};

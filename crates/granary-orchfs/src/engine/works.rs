@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// See the module.
 pub enum Work {
-    /// Pages of a block that follow each other, past the cache; all of them but where an Upage is written back.
+    /// Pages of a block that follow each other, past the cache; all of them but where an Upage is written
+    /// back.
     Write {
         /// Its number.
         block: u64,

@@ -4,8 +4,8 @@ use super::{Change, Children, FANOUT, HOLE, HrTree, NIL, Node, Root, slot_of, sp
 use crate::unit::{Unit, Word};
 
 impl HrTree {
-    /// Makes `unit` what a block is. New nodes take their numbers from `numbers`, of which [`MOST_NEW`] are enough. Returns the unit
-    /// that was there and what changed.
+    /// Makes `unit` what a block is. New nodes take their numbers from `numbers`, of which [`MOST_NEW`] are
+    /// enough. Returns the unit that was there and what changed.
     ///
     /// # Panics
     /// Where `numbers` runs out: the caller reserves first.
@@ -63,7 +63,8 @@ impl HrTree {
         }
     }
 
-    /// The level 0 node for a block, made where it is missing (`NIL`: the root itself is the unit); `None` for a hole in a hole.
+    /// The level 0 node for a block, made where it is missing (`NIL`: the root itself is the unit); `None`
+    /// for a hole in a hole.
     fn place(
         &mut self,
         block: u64,

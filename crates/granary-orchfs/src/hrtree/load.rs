@@ -6,7 +6,8 @@ use granary_fs::Result;
 use granary_pm::corrupt;
 
 impl HrTree {
-    /// The node of this number, as it is to lie on the NVM. (Looks at all: for nodes that are new, which are few.)
+    /// The node of this number, as it is to lie on the NVM. (Looks at all: for nodes that are new, which are
+    /// few.)
     pub fn image(&self, number: u64) -> Option<Image> {
         let node = self.nodes.iter().rev().flatten().find(|node| node.number == number)?;
         let children = match &node.children {

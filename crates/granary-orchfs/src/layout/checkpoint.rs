@@ -1,4 +1,5 @@
-//! The checkpoint slots: up to where each journal is digested. Two, written in turns; the newer whole one counts.
+//! The checkpoint slots: up to where each journal is digested. Two, written in turns; the newer whole one
+//! counts.
 //!
 //! ```text
 //!   0 "OrchFScp" 8 | 8 generation 8 | 16 mounts 8 | 24 clean 4 | 28 CRC-32C (itself zero) 4 | 32 end of used inodes 8 | 40 zero

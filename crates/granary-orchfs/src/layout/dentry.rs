@@ -5,9 +5,9 @@
 //!   entry    0 inode 8, 0 = removed | 8 cookie 8 | 16 kind 1 | 17 bytes of the name 1 | 18 units 1 | 19 zero | 20 CRC-32C 4 | 24 name
 //! ```
 //!
-//! A cookie is the entry's place in the order of listing: new entries get larger ones than all before, and keep them.
-//! The checksum is over the entry with itself zero. An entry whose inode is 0 is free, whatever else it says.
-//! Names of up to 255 bytes (the released code stops at 230).
+//! A cookie is the entry's place in the order of listing: new entries get larger ones than all before, and
+//! keep them. The checksum is over the entry with itself zero. An entry whose inode is 0 is free, whatever
+//! else it says. Names of up to 255 bytes (the released code stops at 230).
 
 use crate::geometry::PAGE;
 use granary_fs::{FileKind, NAME_MAX, Result};

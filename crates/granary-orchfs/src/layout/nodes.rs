@@ -7,8 +7,9 @@
 //!   O-ELN      64 word of the SSD block 8 | 72 zero | 128 header of page 0, 56, page 8 | ... 8 times  640 B
 //! ```
 //!
-//! An entry of an O-ELN is one line of 64 B. It changes as one record of a journal, never in place alone: a power failure may
-//! tear a line between words (OrchFS section 3.3: Upage header and page index are one entry of 64 B).
+//! An entry of an O-ELN is one line of 64 B. It changes as one record of a journal, never in place alone: a
+//! power failure may tear a line between words (OrchFS section 3.3: Upage header and page index are one entry
+//! of 64 B).
 
 use crate::geometry::PAGES;
 use crate::hrtree::{FANOUT, Image};

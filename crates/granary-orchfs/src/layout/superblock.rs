@@ -19,7 +19,8 @@ const CRC: usize = 88;
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
-    /// Tells the file systems that were made on one device apart: groups of an older one's journals do not count.
+    /// Tells the file systems that were made on one device apart: groups of an older one's journals do not
+    /// count.
     pub era: u64,
     /// Pages of the NVM device.
     pub device: u64,

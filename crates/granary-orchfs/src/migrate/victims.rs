@@ -12,7 +12,8 @@ struct Place {
     pages: u64,
 }
 
-/// Blocks with NVM pages, by when they were written last: those without an SSD block (A), which need one, and those with (O).
+/// Blocks with NVM pages, by when they were written last: those without an SSD block (A), which need one, and
+/// those with (O).
 #[derive(Default)]
 pub struct Victims {
     next: u64,

@@ -4,8 +4,8 @@ use super::*;
 use granary_sim::rng::Stream;
 use std::collections::BTreeSet;
 
-/// Three processes take and give back at random: nobody gets a number that is taken, what is taken is in the taker's grant, and
-/// all that is free is found.
+/// Three processes take and give back at random: nobody gets a number that is taken, what is taken is in the
+/// taker's grant, and all that is free is found.
 #[test]
 fn numbers_are_a_set_and_each_process_takes_its_own() {
     let mut random = Stream::new(1, "ids");

@@ -1,8 +1,9 @@
 //! Carrying jobs out: commands to the SSD and stores to the NVM, then a group for each forty blocks.
 //!
-//! With the engine all commands of a group are given to its threads while the NVM's stores are made on the caller's core; without it the
-//! stores come first, then one command after the other (OrchFS section 3.6; slides, Figure 11b). Stores are fenced once for each
-//! address range of the NVM, before its thread goes on to another request.
+//! With the engine all commands of a group are given to its threads while the NVM's stores are made on the
+//! caller's core; without it the stores come first, then one command after the other (OrchFS section 3.6;
+//! slides, Figure 11b). Stores are fenced once for each address range of the NVM, before its thread goes on
+//! to another request.
 
 use super::{Io, Job, Source, Stamp};
 use crate::engine::{Group, Work};
@@ -201,7 +202,8 @@ impl OrchFs {
         };
         // A level 0 node for each 64 blocks, a fork for each of them, and what one block may take beside.
         let leaves = (last / 64 - first / 64 + 1).min(blocks.len() as u64);
-        // Somebody may write another block meanwhile, if the file has another; one far behind its end may be reserved.
+        // Somebody may write another block meanwhile, if the file has another; one far behind its end may be
+        // reserved.
         let only_root = *last == 0 && !has_nodes && node.size.load(Relaxed) <= BLOCK;
         let most = if only_root { 0 } else { 2 * leaves as usize + MOST_NEW };
         let mut numbers = Vec::new();

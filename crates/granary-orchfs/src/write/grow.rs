@@ -1,4 +1,5 @@
-//! What a file grows over: the bytes of its last block behind the old end become zeros before anybody sees them.
+//! What a file grows over: the bytes of its last block behind the old end become zeros before anybody sees
+//! them.
 
 use super::{Job, Segment, Source};
 use crate::fs::OrchFs;
@@ -8,8 +9,8 @@ use crate::unit::{Slot, Unit};
 use granary_fs::{FsError, Result};
 
 impl OrchFs {
-    /// Zeros for what a file grows over in its last block: from its end to `to`, or to the block's end. Nothing where the block has no
-    /// bytes there.
+    /// Zeros for what a file grows over in its last block: from its end to `to`, or to the block's end.
+    /// Nothing where the block has no bytes there.
     pub(crate) fn gap(&self, unit: &Unit, size: u64, to: u64) -> Vec<Segment> {
         let to = to.min(size.next_multiple_of(BLOCK));
         parts(size, to.saturating_sub(size))
@@ -25,7 +26,8 @@ impl OrchFs {
             .collect()
     }
 
-    /// A last block whose bytes behind the end become zeros: pages as a whole without any bytes where slots can say so.
+    /// A last block whose bytes behind the end become zeros: pages as a whole without any bytes where slots
+    /// can say so.
     pub(crate) fn grown(
         &self,
         process: u32,

@@ -1,4 +1,5 @@
-//! From segments to I/Os with numbers: what the partition says is given pages, blocks and nodes, and what to do where there are none.
+//! From segments to I/Os with numbers: what the partition says is given pages, blocks and nodes, and what to
+//! do where there are none.
 
 use super::{Io, Job, Segment, Source};
 use crate::fs::OrchFs;
@@ -12,7 +13,8 @@ use granary_fs::{FsError, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl OrchFs {
-    /// What a write of these segments makes of a block, with numbers taken; `end` is the file's size afterwards.
+    /// What a write of these segments makes of a block, with numbers taken; `end` is the file's size
+    /// afterwards.
     pub(crate) fn prepare(
         &self,
         process: u32,
@@ -35,7 +37,8 @@ impl OrchFs {
         self.merge_on_ssd(process, block, unit, segments)
     }
 
-    /// The block is to be on the SSD as a whole, with these segments over what there is: in place, or in a new block.
+    /// The block is to be on the SSD as a whole, with these segments over what there is: in place, or in a
+    /// new block.
     pub(crate) fn merge_on_ssd(
         &self,
         process: u32,
@@ -171,8 +174,8 @@ impl OrchFs {
         self.options.data_atomicity == DataAtomicity::Redo
     }
 
-    /// Where nothing may be overwritten: the page that takes an old one's place, with its bytes but for these. `None`: the old one
-    /// does, because nobody sees these bytes of it yet, or they may tear.
+    /// Where nothing may be overwritten: the page that takes an old one's place, with its bytes but for
+    /// these. `None`: the old one does, because nobody sees these bytes of it yet, or they may tear.
     fn copied(
         &self,
         job: &mut Job<'_>,
@@ -201,7 +204,8 @@ impl OrchFs {
     /// A full Upage is written back to the SSD and freed, where that is asked for and can be.
     fn write_back(&self, job: &mut Job<'_>, index: usize, (from, to): (u16, u16), source: Source) -> bool {
         let Unit::Over { base, slots, .. } = &mut job.after else { return false };
-        // A page of this request itself is not full of old bytes only, and an unwritten block has no pages to write between.
+        // A page of this request itself is not full of old bytes only, and an unwritten block has no pages to
+        // write between.
         let can = !base.unwritten && !job.taken.has(Area::Page, slots[index].page);
         if self.options.full_upage == FullUpage::Convert || self.is_redo() || !can {
             return false;

@@ -8,8 +8,8 @@ use granary_suite::suite::{create, drive, fill, on_pair, run_jittered};
 use granary_units::{Bytes, Dest};
 use granary_vfs::Posix;
 
-/// A writer counts the words of pages up, by whole blocks and by pages, while readers look, blocks migrate, and other files take
-/// what is freed: a reader never sees less than he has seen.
+/// A writer counts the words of pages up, by whole blocks and by pages, while readers look, blocks migrate,
+/// and other files take what is freed: a reader never sees less than he has seen.
 #[test]
 fn no_reader_sees_an_older_block() {
     for seed in 0..3 {

@@ -1,4 +1,5 @@
-//! Random calls behave as on the reference model, across remounts, with short journals and under many schedules.
+//! Random calls behave as on the reference model, across remounts, with short journals and under many
+//! schedules.
 
 use crate::common::{Subject, busy, migrating};
 use granary_orchfs::{DataAtomicity, FullUpage, MountOptions, Partition, Reclaim};

@@ -1,5 +1,5 @@
-//! Several threads in one file: writers that overlap have an order, writers that do not go on at the same time, and two are enough for
-//! the SSD.
+//! Several threads in one file: writers that overlap have an order, writers that do not go on at the same
+//! time, and two are enough for the SSD.
 
 use crate::common::{Mounted, Subject, busy, migrating};
 use granary_orchfs::{MountOptions, RangeKind};
@@ -18,8 +18,8 @@ struct Made {
     word: u8,
 }
 
-/// Whether each write was one step: who lies above whom in what is there at the end, and who ended before another began, is an
-/// order without a circle.
+/// Whether each write was one step: who lies above whom in what is there at the end, and who ended before
+/// another began, is an order without a circle.
 fn have_an_order(made: &[Made], content: &[u8], seed: u64) {
     let of = |word: u8| made.iter().position(|m| m.word == word);
     // before[a][b]: a comes before b.
@@ -216,7 +216,8 @@ fn overwrites(threads: u64, range_lock: RangeKind, shared: bool) -> f64 {
     })
 }
 
-/// Slides, "multi-threaded writes": a small number of user threads, 2 for example, saturates the SSD, in one file too.
+/// Slides, "multi-threaded writes": a small number of user threads, 2 for example, saturates the SSD, in one
+/// file too.
 #[test]
 fn two_threads_saturate_the_ssd_in_one_file() {
     let all: Vec<f64> = [1, 2, 4].map(|threads| overwrites(threads, RangeKind::Rw, true)).into();
@@ -228,7 +229,8 @@ fn two_threads_saturate_the_ssd_in_one_file() {
     assert!(all[1] > own * 0.8, "{} in one file, {own} in files of their own", all[1]);
 }
 
-/// Writers of blocks of one file that do not overlap need not wait for each other: together they take what the link to the SSD takes.
+/// Writers of blocks of one file that do not overlap need not wait for each other: together they take what
+/// the link to the SSD takes.
 #[test]
 fn writers_of_different_blocks_go_on_together() {
     let time = |threads: u64, range_lock: RangeKind| {

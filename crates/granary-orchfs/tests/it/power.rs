@@ -1,5 +1,5 @@
-//! Power failures at random instants on both devices: what fsync promised is there, everything is sound, work goes on. The large
-//! counts are the crash explorer's.
+//! Power failures at random instants on both devices: what fsync promised is there, everything is sound, work
+//! goes on. The large counts are the crash explorer's.
 
 use crate::common::migrating;
 use granary_suite::suite::{self, on_pair};

@@ -1,4 +1,5 @@
-//! Space, size and number: full file systems, large directories, large files, reservations, extended attributes.
+//! Space, size and number: full file systems, large directories, large files, reservations, extended
+//! attributes.
 
 use crate::common::{Mounted, Subject};
 use granary_fs::Allocate;
@@ -14,8 +15,8 @@ pub fn phfs() -> Subject {
     }
 }
 
-/// What statfs offers, of both devices together, can be reserved and then written, or written at once; half a mebibyte is left for
-/// what names it.
+/// What statfs offers, of both devices together, can be reserved and then written, or written at once; half a
+/// mebibyte is left for what names it.
 #[test]
 fn what_statfs_offers_can_be_had() {
     for (reserve, is_phfs) in [(false, false), (true, false), (false, true), (true, true)] {

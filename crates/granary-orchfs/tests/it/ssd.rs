@@ -50,7 +50,8 @@ fn watched(size: Bytes) -> (Arc<dyn Drive>, Writes) {
     (Arc::new(pair), writes)
 }
 
-/// Random writes of any size anywhere in one file, beside a model; says how many could not be made for lack of space.
+/// Random writes of any size anywhere in one file, beside a model; says how many could not be made for lack
+/// of space.
 fn scribble(m: &Mounted, seed: u64, writes: usize, size: u64, longest: u64) -> usize {
     let mut random = Stream::new(seed, "writes");
     let mut p = m.process();
@@ -95,7 +96,8 @@ fn the_ssd_gets_whole_aligned_blocks_only() {
     }
 }
 
-/// `full_upage = "writeback"`: pages with fifteen chunks go back to the SSD, 4 KiB each, and are free; nothing else is smaller than a block.
+/// `full_upage = "writeback"`: pages with fifteen chunks go back to the SSD, 4 KiB each, and are free;
+/// nothing else is smaller than a block.
 #[test]
 fn a_full_upage_is_written_back_as_one_page_where_that_is_asked_for() {
     for (full_upage, written_back) in [(FullUpage::Writeback, 10), (FullUpage::Convert, 0)] {
@@ -126,7 +128,8 @@ fn a_full_upage_is_written_back_as_one_page_where_that_is_asked_for() {
     }
 }
 
-/// An NVM of some megabytes, small writes all over a file that only the SSD has room for: with migration or without, none fails.
+/// An NVM of some megabytes, small writes all over a file that only the SSD has room for: with migration or
+/// without, none fails.
 #[test]
 fn small_writes_go_on_when_the_nvm_is_full() {
     for (seed, migrate) in [(1, false), (2, true)] {
@@ -168,7 +171,8 @@ fn whatever_may_migrate_does_in_one_idle_time() {
     });
 }
 
-/// What the host merges and writes as a whole is not in the file of another: a full SSD says so and keeps everything.
+/// What the host merges and writes as a whole is not in the file of another: a full SSD says so and keeps
+/// everything.
 #[test]
 fn both_full_is_no_space_and_nothing_is_lost() {
     run(|| {
@@ -196,7 +200,8 @@ fn appends(engine: bool, len: usize) -> Nanos {
     })
 }
 
-/// Slides, Figure 11b: the engine takes up to 48.6 % of a write's latency away. What has nothing for the SSD gains nothing.
+/// Slides, Figure 11b: the engine takes up to 48.6 % of a write's latency away. What has nothing for the SSD
+/// gains nothing.
 #[test]
 fn the_engine_makes_large_writes_faster() {
     let (with, without) = (appends(true, 1 << 20), appends(false, 1 << 20));

@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How mke2fs makes the file system of a calibration: the features of the kernel that the model was made after (6.1), and
-/// nothing left to be zeroed in the background.
+/// How mke2fs makes the file system of a calibration: the features of the kernel that the model was made
+/// after (6.1), and nothing left to be zeroed in the background.
 pub const MKFS: &[&str] = &[
     "-q",
     "-F",
@@ -29,11 +29,13 @@ pub const MKFS: &[&str] = &[
 /// How it is mounted: no transaction commits by its age.
 pub const MOUNT: &str = "commit=900";
 
-/// Bytes of the largest value of an extended attribute, and of the longest list of names (XATTR_SIZE_MAX, XATTR_LIST_MAX).
+/// Bytes of the largest value of an extended attribute, and of the longest list of names (XATTR_SIZE_MAX,
+/// XATTR_LIST_MAX).
 const LARGEST_ATTRIBUTE: usize = 1 << 16;
 
-/// The part of the journal that the largest transaction of a Linux of this release ("6.18.5-x") takes: a quarter, since
-/// 6.11 a third (commit a794c9ad026f, "jbd2: increase maximum transaction size"; `/proc/fs/jbd2/DEV/info` shows the blocks).
+/// The part of the journal that the largest transaction of a Linux of this release ("6.18.5-x") takes: a
+/// quarter, since 6.11 a third (commit a794c9ad026f, "jbd2: increase maximum transaction size";
+/// `/proc/fs/jbd2/DEV/info` shows the blocks).
 pub fn journal_share(release: &str) -> JournalShare {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

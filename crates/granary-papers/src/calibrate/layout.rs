@@ -1,4 +1,5 @@
-//! [`Layout`]: where the kernel's ext4 keeps its structures, read from its own superblock and group descriptors.
+//! [`Layout`]: where the kernel's ext4 keeps its structures, read from its own superblock and group
+//! descriptors.
 //!
 //! ```text
 //!   block 0: superblock (at byte 1024) ─ geometry, features
@@ -151,10 +152,10 @@ impl Layout {
     }
 }
 
-/// What a block outside of the fixed structures is, by its content: extent blocks begin with their magic number,
-/// directory blocks end with a checksum in the shape of an entry (metadata_csum), the blocks of a hash tree begin with
-/// entries that have the shape of ".", or of one that takes all; file data of the calibration repeats a word as far as the
-/// file goes, and zeros follow.
+/// What a block outside of the fixed structures is, by its content: extent blocks begin with their magic
+/// number, directory blocks end with a checksum in the shape of an entry (metadata_csum), the blocks of a
+/// hash tree begin with entries that have the shape of ".", or of one that takes all; file data of the
+/// calibration repeats a word as far as the file goes, and zeros follow.
 pub fn by_content(page: &Page) -> Option<Structure> {
     if page.as_word().is_some() {
         return Some(Structure::Data);

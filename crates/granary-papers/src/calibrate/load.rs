@@ -16,8 +16,8 @@ const PAGES: u64 = 2560;
 const PAGE: usize = 4096;
 /// What `wal` reserves at a time: a segment of PostgreSQL's log.
 const SEGMENT: u64 = 16 << 20;
-/// Longer than the model's tick (4 ms, HZ=250): within one, time stamps do not move, and how many overwrites fall into one tick
-/// depends on the speed of the machine. The kernel's side waits for its own clock besides.
+/// Longer than the model's tick (4 ms, HZ=250): within one, time stamps do not move, and how many overwrites
+/// fall into one tick depends on the speed of the machine. The kernel's side waits for its own clock besides.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
 /// An edge of the measured run; the file system is synced at both.
@@ -56,7 +56,8 @@ impl Load {
         Ok(Load { name, workload: Some(workload), transactions: 0 })
     }
 
-    /// Does it. `pause` lets time pass, so that time stamps move; `edge` is called at both ends of the measured run.
+    /// Does it. `pause` lets time pass, so that time stamps move; `edge` is called at both ends of the
+    /// measured run.
     ///
     /// # Errors
     /// Of the calls, and of `edge`.
@@ -106,7 +107,8 @@ fn overwrite(client: &mut impl Posix, fd: Fd, n: u64, rng: &mut Stream) -> grana
     client.fsync(fd)
 }
 
-/// A database's log: space is reserved a segment at a time, records are appended in it, each made durable by fdatasync.
+/// A database's log: space is reserved a segment at a time, records are appended in it, each made durable by
+/// fdatasync.
 #[derive(Default)]
 struct Log {
     end: u64,

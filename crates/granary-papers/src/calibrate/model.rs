@@ -12,8 +12,8 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::{Process, Vfs};
 use std::sync::Arc;
 
-/// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way. `share` is that of
-/// [`MountOptions::max_transaction`]: [`super::kernel::journal_share`] says the kernel's.
+/// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way.
+/// `share` is that of [`MountOptions::max_transaction`]: [`super::kernel::journal_share`] says the kernel's.
 ///
 /// # Errors
 /// Of the run.
@@ -85,15 +85,15 @@ mod tests {
     use super::*;
     use granary_device::Structure;
 
-    /// Each record of a log in reserved space marks its blocks: inode, descriptor and commit block; the reservation before them
-    /// is one commit more.
+    /// Each record of a log in reserved space marks its blocks: inode, descriptor and commit block; the
+    /// reservation before them is one commit more.
     #[test]
     fn a_databases_log_commits_with_each_record() {
         let load = Load::new("wal", 0.0002).expect("a load");
         let t = model(&load, 1, Bytes::gib(1), DataMode::Ordered, JournalShare::Third).expect("runs");
         assert_eq!(t.commits, 21);
-        // Each commit waits twice: before its last block, and for it. The sync at the end has nothing to commit, and sends one
-        // (`ext4_sync_fs`).
+        // Each commit waits twice: before its last block, and for it. The sync at the end has nothing to
+        // commit, and sends one (`ext4_sync_fs`).
         assert_eq!(t.flushes, 43);
         let journal = t.written[Structure::Journal as usize] / 4096;
         assert!((20 * 3..20 * 3 + 12).contains(&journal), "{journal} blocks in the journal");

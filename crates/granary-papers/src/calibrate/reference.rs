@@ -1,7 +1,8 @@
-//! Isolated operations beside what was measured of Linux 6.1's ext4, F2FS and NILFS2 on a real block device: the one place where
-//! these rows are written down.
+//! Isolated operations beside what was measured of Linux 6.1's ext4, F2FS and NILFS2 on a real block device:
+//! the one place where these rows are written down.
 //!
-//! One operation and its fsync, warm cache (but for the cold reads), everything else synced, 8 GiB, default options.
+//! One operation and its fsync, warm cache (but for the cold reads), everything else synced, 8 GiB, default
+//! options.
 
 pub mod ext4;
 pub mod f2fs;
@@ -141,7 +142,8 @@ fn in_world(
     main: impl FnOnce() -> Result<Vec<Row>> + 'static,
 ) -> std::result::Result<Vec<Row>, LabError> {
     let rows = World::default().run(main).map_err(|stop| LabError::run(fs, "reference", stop))?;
-    // What is damaged here the file system has damaged itself: the check at the end, or a call before it, found it.
+    // What is damaged here the file system has damaged itself: the check at the end, or a call before it,
+    // found it.
     rows.map_err(|e| {
         LabError::run(fs, if matches!(e, FsError::Corrupt(_)) { "check" } else { "reference" }, e)
     })

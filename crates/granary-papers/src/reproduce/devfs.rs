@@ -9,8 +9,8 @@
 //!   sizes  sections 3 to 5: objects, platform
 //! ```
 //!
-//! Compression is processor time of the host, measured of the real compressor ([`plan`]). "+cap" comes by a system call, "+direct"
-//! does not; steps of section 3.4 are options.
+//! Compression is processor time of the host, measured of the real compressor ([`plan`]). "+cap" comes by a
+//! system call, "+direct" does not; steps of section 3.4 are options.
 //!
 //! Source: DevFS (FAST'18), sections 3.4, 4.4, 4.6, 5.1 to 5.4.
 

@@ -3,10 +3,13 @@
 //! ```text
 //!   setup     the platform, as the testbed states it
 //!   1, 2      writes of one thread, without and with an fsync after each, beside the drive alone
-//!   3, 5      the drive alone: unaligned beside aligned, one access beside pieces of 32 KiB under way together
-//!   4         what the page cache, and what fsync without the devices, take of a write: by runs in which they take no time
+//!   3, 5      the drive alone: unaligned beside aligned, one access beside pieces of 32 KiB under way
+//!             together
+//!   4         what the page cache, and what fsync without the devices, take of a write: by runs in which
+//!             they take no time
 //!   10        a file filled by appends, then overwritten at random: sizes of S +- 10 %, any byte, O_SYNC
-//!   table2    the space of both phases, with `reclaim = artifact` as it was published, and with `reclaim = paper`
+//!   table2    the space of both phases, with `reclaim = artifact` as it was published, and with `reclaim =
+//!             paper`
 //!   11, 12    the same with the I/O engine off, and with 1 to 64 threads for the SSD
 //!   13        random reads of such a file
 //!   14        1 to 16 threads overwrite one file
@@ -16,7 +19,8 @@
 //! ```
 //!
 //! Figures 17 and 18 are not run: LevelDB and GridGraph. Nor are figure 15's RAIDs. OdinFS, ArckFS and Strata
-//! are absent: statements over "NVM file systems" are over NOVA here, those over "hybrid" ones over PHFS and SPFS.
+//! are absent: statements over "NVM file systems" are over NOVA here, those over "hybrid" ones over PHFS and
+//! SPFS.
 //!
 //! Source: slides of OrchFS (FAST'25) and notes of the paper that agree with them.
 

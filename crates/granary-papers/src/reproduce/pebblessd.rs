@@ -2,20 +2,24 @@
 //!
 //! ```text
 //!   5, 6      the drive alone: fs_write beside write, remap beside read and write
-//!   7         four Filebench workloads on each log-structured file system, then cleaning until nothing is left (setting `cleaned`)
-//!             and the drive's own gc over one more drive write, on a small drive (setting `overwritten`), which the paper leaves out
-//!   8         four threads, each writes a file of its own synchronously, 4 to 16 KiB at a time (setting `sync`)
+//!   7         four Filebench workloads on each log-structured file system, then cleaning until nothing is
+//!             left (setting `cleaned`)
+//!             and the drive's own gc over one more drive write, on a small drive (setting `overwritten`),
+//!             which the paper leaves out
+//!   8         four threads, each writes a file of its own synchronously, 4 to 16 KiB at a time (setting
+//!             `sync`)
 //!   9, 10     OLTP (setting `main`); TPC-C and LinkBench are not run
 //!   6.5       what the persistent memory is used for
 //!   platform  sections 2.1, 4 and 6.1: what the testbed states
 //! ```
 //!
-//! The paper's F2FS is that of Linux 3.16: always out of place, no periodic checkpoint. Cleaning of F2FS begins at
-//! once, as its ioctl does; that of NILFS2 after the 600 s of its protection period. Both file systems of a pair do the same
-//! operations, where the paper runs both for the same time: more operations leave more to clean.
+//! The paper's F2FS is that of Linux 3.16: always out of place, no periodic checkpoint. Cleaning of F2FS
+//! begins at once, as its ioctl does; that of NILFS2 after the 600 s of its protection period. Both file
+//! systems of a pair do the same operations, where the paper runs both for the same time: more operations
+//! leave more to clean.
 //!
-//! *File write amplification* is the paper's: data and index blocks over data blocks (section 6.4). Index blocks are nodes for F2FS,
-//! summaries and nodes of B-trees for NILFS2.
+//! *File write amplification* is the paper's: data and index blocks over data blocks (section 6.4). Index
+//! blocks are nodes for F2FS, summaries and nodes of B-trees for NILFS2.
 //!
 //! Source: PebbleSSD (MEMSYS'17), sections 2.1, 4.1, 4.2, 6.1 to 6.5.
 

@@ -1,4 +1,5 @@
-//! [`Plan`]: how large, on what, from which seed; and what every study's plan checks and makes in the same way.
+//! [`Plan`]: how large, on what, from which seed; and what every study's plan checks and makes in the same
+//! way.
 
 use super::study::Study;
 use granary_lab::LabError;

@@ -11,8 +11,8 @@
 //!   stacking  a file server of which some threads have direct I/O
 //! ```
 //!
-//! Source: the slides of the talk. The only figure of theirs that is a number is the headline, 9.9 times. NVLog (FAST'25): raw results in
-//! its public artifact.
+//! Source: the slides of the talk. The only figure of theirs that is a number is the headline, 9.9 times.
+//! NVLog (FAST'25): raw results in its public artifact.
 
 mod claims;
 mod plan;

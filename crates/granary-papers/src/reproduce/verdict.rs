@@ -40,8 +40,9 @@ impl Paper {
         }
     }
 
-    /// Whether our number says the same: on the same side of 1 for a factor (5 % apart from it), within a quarter of what is said
-    /// to be similar, within a factor of two for all else; what lies within a range says what the range says.
+    /// Whether our number says the same: on the same side of 1 for a factor (5 % apart from it), within a
+    /// quarter of what is said to be similar, within a factor of two for all else; what lies within a range
+    /// says what the range says.
     pub fn holds(self, ours: f64, factor: bool) -> bool {
         match self {
             Paper::Above(v) => ours > v,

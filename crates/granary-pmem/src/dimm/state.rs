@@ -1,5 +1,5 @@
-//! [`DimmState`]: what is behind the lock of a [`Dimm`](super::Dimm): stores, write-backs, loads, with their time
-//! and content.
+//! [`DimmState`]: what is behind the lock of a [`Dimm`](super::Dimm): stores, write-backs, loads, with their
+//! time and content.
 //!
 //! ```text
 //!   content:  medium (newest that left the caches) <- overlaid by the lines that the caches hold
@@ -338,8 +338,8 @@ impl<M: Medium> DimmState<M> {
         done
     }
 
-    /// What has reached the persistence domain is kept from now on, if its medium outlives the process. Without `fence` only where
-    /// the platform promises that of every store.
+    /// What has reached the persistence domain is kept from now on, if its medium outlives the process.
+    /// Without `fence` only where the platform promises that of every store.
     #[inline]
     pub fn keep(&mut self, fence: bool) -> Result<(), DriveError> {
         if !self.medium.outlives() || !(fence || self.domain == Domain::Eadr) {

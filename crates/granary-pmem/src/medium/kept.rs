@@ -6,11 +6,12 @@
 //!   read ──> page in memory, else from the file
 //! ```
 //!
-//! A line is published with the content that it has then: what was stored to it meanwhile and not fenced may be kept, word by
-//! word (docs/FAULT_MODEL.md). So however often a line is stored to between two fences, it is one record.
+//! A line is published with the content that it has then: what was stored to it meanwhile and not fenced may
+//! be kept, word by word (docs/FAULT_MODEL.md). So however often a line is stored to between two fences, it
+//! is one record.
 //!
-//! Invariants: what is marked is in memory; so is what the file does not have yet. Pages that were never written take no
-//! memory. It does *not* know which bytes have left the processors' caches.
+//! Invariants: what is marked is in memory; so is what the file does not have yet. Pages that were never
+//! written take no memory. It does *not* know which bytes have left the processors' caches.
 //!
 //! Memory: that of [`RamMedium`] for at most [`MOST`] pages, and for those that the redo log still has.
 
@@ -159,7 +160,8 @@ impl KeptMedium {
 }
 
 impl Held {
-    /// Forgets pages that the file has until at most `most` are in memory; everything up to the ticket `landed` is there.
+    /// Forgets pages that the file has until at most `most` are in memory; everything up to the ticket
+    /// `landed` is there.
     fn forget(&mut self, most: usize, landed: u64, marked: &FxHashMap<u64, u64>) -> io::Result<()> {
         if landed > self.landed {
             self.landed = landed;

@@ -132,8 +132,9 @@ fn six_interleaved_dimms_have_six_times_the_bandwidth() {
     expect("six DIMMs, writes", write * 4096.0 / GB, 13.9);
 }
 
-/// What many cores reach on six interleaved DIMMs is no input of the model: its tables are those of one DIMM. Threads, stores past the
-/// caches, stores with clwb, in GB/s: Yang et al., Figure 4 (the file with its numbers has the two headings exchanged).
+/// What many cores reach on six interleaved DIMMs is no input of the model: its tables are those of one DIMM.
+/// Threads, stores past the caches, stores with clwb, in GB/s: Yang et al., Figure 4 (the file with its
+/// numbers has the two headings exchanged).
 const SIX: [(u16, f64, f64); 4] = [(1, 4.13, 1.42), (4, 12.50, 5.75), (12, 10.69, 9.50), (24, 7.50, 7.50)];
 
 #[test]

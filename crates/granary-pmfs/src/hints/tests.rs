@@ -62,7 +62,8 @@ fn what_differs_is_all_that_need_be_parsed() {
     dir.contents.push(Arc::new([const { Page::ZERO }; STEP]));
     dir.entries.push(Vec::new());
     dir.room.push(0);
-    // A page of words of 12 to 60 bytes, some free, of which a few change at a time: split, joined, renamed, freed.
+    // A page of words of 12 to 60 bytes, some free, of which a few change at a time: split, joined, renamed,
+    // freed.
     let mut lens = vec![PAGE_SIZE];
     let mut inos = vec![0u64];
     for _ in 0..3_000 {

@@ -4,9 +4,10 @@
 //!   | inode 8 | length 2 | name length 1 | kind 1 | name, padded to 4 |        inode 0: free
 //! ```
 //!
-//! No name has a `/` or a zero byte. An entry's length reaches to the next entry or to the block's end; what an entry does not
-//! need itself is free. An entry whose name or kind cannot be does not hide the others: it stands for nothing, and keeps its
-//! place. With a length that cannot be nobody knows where the next one begins.
+//! No name has a `/` or a zero byte. An entry's length reaches to the next entry or to the block's end; what
+//! an entry does not need itself is free. An entry whose name or kind cannot be does not hide the others: it
+//! stands for nothing, and keeps its place. With a length that cannot be nobody knows where the next one
+//! begins.
 
 use super::Bytes;
 use granary_fs::{FileKind, Result};

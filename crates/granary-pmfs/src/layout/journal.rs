@@ -10,9 +10,10 @@
 //!   entry   | address 8 | transaction 4 | generation 2 | type 1 | size 1 | data 48 |
 //! ```
 //!
-//! `head` is the index of the oldest entry that may matter, `generation` that of the entries from there to the end of
-//! the ring; those before the head have the next one. An entry of any other generation is not valid, nor is one that is
-//! torn: its checksum does not fit. The type is 1 or 2 in the upper two bits of its byte.
+//! `head` is the index of the oldest entry that may matter, `generation` that of the entries from there to
+//! the end of the ring; those before the head have the next one. An entry of any other generation is not
+//! valid, nor is one that is torn: its checksum does not fit. The type is 1 or 2 in the upper two bits of its
+//! byte.
 
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 

@@ -1,4 +1,5 @@
-//! Inodes, trees and names on media that say anything: findings and errors, soon, and nothing else is written over.
+//! Inodes, trees and names on media that say anything: findings and errors, soon, and nothing else is written
+//! over.
 
 use crate::common::{Mounted, Subject, again, fresh};
 use granary_device::{Drive, Structure};

@@ -1,8 +1,8 @@
 //! Lines and fences of each operation are the original's (reference/baselines.md sections 7.3 and 7.4).
 //!
-//! Isolated operations, everything warm. The reference sums the table's parts: "inode undo 2, dir inode 1, dentry 1,
-//! commit 1; in place: inode 2, dir inode 1, dentry 1-2, tail 1" = 10 to 12 lines. Ours are the lines that the drive
-//! received without file data, and the fences. 10 % beyond the range are allowed.
+//! Isolated operations, everything warm. The reference sums the table's parts: "inode undo 2, dir inode 1,
+//! dentry 1, commit 1; in place: inode 2, dir inode 1, dentry 1-2, tail 1" = 10 to 12 lines. Ours are the
+//! lines that the drive received without file data, and the fences. 10 % beyond the range are allowed.
 
 use crate::common::{Mounted, fresh};
 use granary_device::Structure;
@@ -84,12 +84,13 @@ fn every_row_of_the_table_is_matched() {
         });
         // Create, and "." and ".." in a new block.
         t.row("mkdir", 0, (11, 13), (5, 5), |p| p.mkdir("/dir/sub", 0o755).expect("mkdir"));
-        // Undo: inode 1-2, dentry 1, dir inode 1, list head 1; item 1, commit 1, tail 1; in place: inode, dentry, dir
-        // inode, head 4; then evict: 1 + 1, tail 1, pointer 1.
+        // Undo: inode 1-2, dentry 1, dir inode 1, list head 1; item 1, commit 1, tail 1; in place: inode,
+        // dentry, dir inode, head 4; then evict: 1 + 1, tail 1, pointer 1.
         t.row("unlink, last link", 0, (14, 17), (8, 9), |p| p.unlink("/dir/f9").expect("unlink"));
         // Item 1, head 1, inode 1, head 1.
         t.row("truncate to nothing", 0, (4, 4), (4, 4), |p| p.truncate("/dir/f11", 0).expect("truncate"));
-        // The same, and zeros to the end of the page; growth writes them no more. A page less: its pointer. A hole stays one.
+        // The same, and zeros to the end of the page; growth writes them no more. A page less: its pointer. A
+        // hole stays one.
         let cut = put(&mut t.p, "/dir/cut", 8192);
         t.row("truncate 8192 to 4196", 63, (4, 4), (4, 4), |p| p.ftruncate(cut, 4196).expect("truncate"));
         t.row("write 64 B behind the end", 1, (1, 1), (2, 2), |p| {

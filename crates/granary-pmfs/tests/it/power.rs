@@ -1,5 +1,5 @@
-//! Power failures at random instants: what fsync promised is there, everything is sound, work goes on. The large counts
-//! are the crash explorer's.
+//! Power failures at random instants: what fsync promised is there, everything is sound, work goes on. The
+//! large counts are the crash explorer's.
 
 use crate::common::Subject;
 use granary_fs::{Allocate, Cred, FsError, Time};
@@ -10,8 +10,8 @@ use granary_vfs::{OpenFlags, Posix};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// When a truncation by the owner began and ended, with the power failing at `at` (or after it), and what the file was then:
-/// size, mode, time of modification.
+/// When a truncation by the owner began and ended, with the power failing at `at` (or after it), and what the
+/// file was then: size, mode, time of modification.
 fn cut_short(at: Option<Nanos>) -> ([Nanos; 2], (u64, u16, Time)) {
     let told = Arc::new(Mutex::new(([Nanos::ZERO; 2], (0, 0, Time(0)))));
     let (clock, seen) = (told.clone(), told.clone());
@@ -60,8 +60,8 @@ fn a_truncation_that_recovery_finishes_has_its_times_and_takes_the_set_id_bits_a
     assert!(finished > 10 && finished < steps, "{finished} of {steps} were finished");
 }
 
-/// A long reservation is made piece by piece, so that memory need not hold all of it: of each piece all blocks are there or
-/// none, the size comes last, and what there is no room for is not begun.
+/// A long reservation is made piece by piece, so that memory need not hold all of it: of each piece all
+/// blocks are there or none, the size comes last, and what there is no room for is not begun.
 #[test]
 fn a_long_reservation_takes_one_piece_after_the_other() {
     const LEN: u64 = 400 << 20;

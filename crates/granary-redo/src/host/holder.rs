@@ -1,4 +1,5 @@
-//! Who holds an image's lock: a process that works keeps others out; one that was killed lets go of it shortly.
+//! Who holds an image's lock: a process that works keeps others out; one that was killed lets go of it
+//! shortly.
 
 use rustix::fs::{fstat, major, minor};
 use std::fs::File;
@@ -6,13 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a dying holder is waited for. Linux closes the files of a killed process after it has given back its memory, which
-/// takes some 100 ms per GiB.
+/// How long a dying holder is waited for. Linux closes the files of a killed process after it has given back
+/// its memory, which takes some 100 ms per GiB.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// So many looks in a row have to find no dying holder before it is refused: between taking the signal and beginning to exit it
-/// looks alive, and a new holder takes the lock before it writes down its number.
+/// So many looks in a row have to find no dying holder before it is refused: between taking the signal and
+/// beginning to exit it looks alive, and a new holder takes the lock before it writes down its number.
 const LOOKS: u32 = 5;
 
 /// Waits for a holder that is about to end.
@@ -39,7 +40,8 @@ impl Waiting {
     }
 }
 
-/// Who holds a `flock` of a file: what the kernel says, or else what the last one that could write has left in the file.
+/// Who holds a `flock` of a file: what the kernel says, or else what the last one that could write has left
+/// in the file.
 pub fn holder(file: &File) -> Option<u32> {
     let found = fstat(file).ok()?;
     let device = format!("{:02x}:{:02x}", major(found.st_dev), minor(found.st_dev));
@@ -54,8 +56,8 @@ pub fn holder(file: &File) -> Option<u32> {
     std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
 }
 
-/// The same in /proc/locks, see proc_locks(5). Some file systems have devices of their own there: then the inode has to do, where
-/// it is the only one.
+/// The same in /proc/locks, see proc_locks(5). Some file systems have devices of their own there: then the
+/// inode has to do, where it is the only one.
 fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
     let lock = |line: &str| {
         // "1: FLOCK ADVISORY WRITE PID DEVICE:INODE START END"; one who waits has an arrow behind the number.
@@ -72,8 +74,8 @@ fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
     }
 }
 
-/// Whether a process is there and ending: it waits to be killed, or has begun to exit. Of its threads the first may be a zombie
-/// while the others still hold its files.
+/// Whether a process is there and ending: it waits to be killed, or has begun to exit. Of its threads the
+/// first may be a zombie while the others still hold its files.
 fn dies(pid: u32) -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     // In this order: the signal is taken first, and the exit begins after it.
@@ -88,8 +90,8 @@ fn killed(status: &str) -> bool {
     status.lines().filter(pending).filter_map(bits).any(|b| b & SIGKILL != 0)
 }
 
-/// Whether the process is a zombie, dead, or has the flag PF_EXITING or PF_SIGNALED (a signal ends it) of `linux/sched.h`, see
-/// proc_pid_stat(5).
+/// Whether the process is a zombie, dead, or has the flag PF_EXITING or PF_SIGNALED (a signal ends it) of
+/// `linux/sched.h`, see proc_pid_stat(5).
 fn exits(stat: &str) -> bool {
     const ENDING: u32 = 0x4 | 0x400;
     // The name, in parentheses, may hold anything.
@@ -111,7 +113,8 @@ mod tests {
         assert!(!dies(me) && !dies(pid));
         child.kill().expect("killed");
         let mut waiting = Waiting::new();
-        // Between the signal and the exit it may look alive for a moment; then it is a zombie until somebody waits for it.
+        // Between the signal and the exit it may look alive for a moment; then it is a zombie until somebody
+        // waits for it.
         assert!((0..10).all(|_| waiting.again(Some(pid))) && dies(pid));
         child.wait().expect("ended");
         assert!(!dies(pid));

@@ -6,10 +6,11 @@
 //!   nvm     flock: the same of NVM DIMMs
 //! ```
 //!
-//! Whoever may open a file may lock it, also one who may only read it: `flock` asks for no more, and a read lock of fcntl(2) is
-//! enough to keep a write lock out. So the lock is as good as the modes of these files, which are their owner's alone
-//! ([`Members::make`]); a wider one is warned of ([`Members::exposed`]). A process that only reads locks what is there: it makes
-//! no file and writes nothing. It does *not* keep out programs that do not ask.
+//! Whoever may open a file may lock it, also one who may only read it: `flock` asks for no more, and a read
+//! lock of fcntl(2) is enough to keep a write lock out. So the lock is as good as the modes of these files,
+//! which are their owner's alone ([`Members::make`]); a wider one is warned of ([`Members::exposed`]). A
+//! process that only reads locks what is there: it makes no file and writes nothing. It does *not* keep out
+//! programs that do not ask.
 //!
 //! Source: flock(2), fcntl(2).
 

@@ -1,7 +1,7 @@
 //! [`Map`]: the beginning of a file as shared memory, for a redo log that costs a copy and no system call.
 //!
-//! What is written here is in the host's page cache at once: it survives the death of the process. Space must have been
-//! allocated before, or the host kills the process when its disk is full.
+//! What is written here is in the host's page cache at once: it survives the death of the process. Space must
+//! have been allocated before, or the host kills the process when its disk is full.
 #![allow(unsafe_code, reason = "memory mapping")]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -16,7 +16,8 @@ pub struct Map {
     len: usize,
 }
 
-// SAFETY: the memory belongs to the mapping alone; writing needs `&mut Map`, and nothing hands out references into it.
+// SAFETY: the memory belongs to the mapping alone; writing needs `&mut Map`, and nothing hands out references
+// into it.
 unsafe impl Send for Map {}
 // SAFETY: as above; through `&Map` nothing can be reached.
 unsafe impl Sync for Map {}
@@ -39,8 +40,9 @@ impl Map {
         let start = (range.start as usize).min(self.len) / PAGE * PAGE;
         let end = (range.end as usize).min(self.len);
         if start < end {
-            // SAFETY: the range lies within the mapping, which begins at a page boundary and lives as long as `self`;
-            // populating changes no content. A kernel that does not know it (before 5.14) says so, and nothing is lost.
+            // SAFETY: the range lies within the mapping, which begins at a page boundary and lives as long as
+            // `self`; populating changes no content. A kernel that does not know it (before 5.14) says so,
+            // and nothing is lost.
             let _ = unsafe {
                 madvise(self.at.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateWrite)
             };
@@ -55,8 +57,8 @@ impl Map {
     pub fn write(&mut self, at: u64, data: &[u8]) {
         let at = at as usize;
         assert!(at <= self.len && data.len() <= self.len - at, "write leaves the mapping");
-        // SAFETY: the range lies within the mapping (checked above), which lives as long as `self`; `data` is no part of
-        // it, since no references into it exist.
+        // SAFETY: the range lies within the mapping (checked above), which lives as long as `self`; `data` is
+        // no part of it, since no references into it exist.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.at.as_ptr().add(at), data.len()) }
     }
 }

@@ -4,11 +4,12 @@
 //!   path ──opened once──> directory ──openat, no link followed──> member: a regular file with one name, or an error
 //! ```
 //!
-//! An image may come from anywhere, and its directory may have been anybody's. So everything is reached through the handle of
-//! the directory, which stays the same one when it is renamed, when another takes its place, or when something is mounted over
-//! it. Invariants: no link, pipe or device is opened, whoever put it there; what is made is made where nothing was (`O_EXCL`),
-//! for its owner alone (0700, 0600) whatever the umask; no file is opened for writing that has another name elsewhere.
-//! It does *not* lock (lock.rs) nor know what members mean. The path is for messages.
+//! An image may come from anywhere, and its directory may have been anybody's. So everything is reached
+//! through the handle of the directory, which stays the same one when it is renamed, when another takes its
+//! place, or when something is mounted over it. Invariants: no link, pipe or device is opened, whoever put it
+//! there; what is made is made where nothing was (`O_EXCL`), for its owner alone (0700, 0600) whatever the
+//! umask; no file is opened for writing that has another name elsewhere. It does *not* lock (lock.rs) nor
+//! know what members mean. The path is for messages.
 //!
 //! Source: open(2), umask(2), path_resolution(7).
 
@@ -103,9 +104,11 @@ impl Members {
         self.make_private()
     }
 
-    /// Shuts everybody else out of a directory. One that is not ours to change is left, and [`Members::exposed`] tells.
+    /// Shuts everybody else out of a directory. One that is not ours to change is left, and
+    /// [`Members::exposed`] tells.
     pub fn make_private(&self) -> io::Result<()> {
-        // By its number: the handle itself changes nothing, and an umask may have taken away the right to open it.
+        // By its number: the handle itself changes nothing, and an umask may have taken away the right to
+        // open it.
         let itself = format!("/proc/self/fd/{}", self.dir()?.as_raw_fd());
         match chmodat(CWD, itself, PRIVATE_DIR, AtFlags::empty()) {
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOENT) => Ok(()),
@@ -131,7 +134,8 @@ impl Members {
         Ok(statat(self.dir()?, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// An error where something of this name is there that is no regular file, or (`written`) one that has another name.
+    /// An error where something of this name is there that is no regular file, or (`written`) one that has
+    /// another name.
     pub fn check(&self, name: &str, written: bool) -> io::Result<()> {
         let found = match self.stat(name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -206,7 +210,8 @@ impl Members {
         Ok(unlinkat(self.dir()?, name, AtFlags::empty())?)
     }
 
-    /// Whether others than the owner can open one of these members, or put another one in its place: what to do then.
+    /// Whether others than the owner can open one of these members, or put another one in its place: what to
+    /// do then.
     pub fn exposed(&self, names: &[&str]) -> Option<String> {
         let dir = fstat(self.dir().ok()?).ok()?.st_mode;
         let modes = names.iter().filter_map(|name| Some(self.stat(name).ok()?.st_mode));

@@ -6,8 +6,8 @@
 //!   after_process_death:  all of them             after_machine_crash:  any subset of the blocks of 3 and 4
 //! ```
 //!
-//! Invariants: from the stop on every write and sync fails and nothing changes any more; a dropped block has the content
-//! of the last kept write to it. It does *not* model a disk that lies about syncs.
+//! Invariants: from the stop on every write and sync fails and nothing changes any more; a dropped block has
+//! the content of the last kept write to it. It does *not* model a disk that lies about syncs.
 
 use super::{Host, HostFile, Map};
 use crate::ImageError;
@@ -95,13 +95,13 @@ impl MemoryHost {
         MemoryHost::with(files.iter().map(|(n, c)| (*n, keep(c))).collect())
     }
 
-    /// What is there after the machine crashed: everything synced, and of the rest each block of `block` bytes of each
-    /// write or not, of one file perhaps everything and of another nothing.
+    /// What is there after the machine crashed: everything synced, and of the rest each block of `block`
+    /// bytes of each write or not, of one file perhaps everything and of another nothing.
     pub fn after_machine_crash(&self, block: usize, random: &mut Stream) -> MemoryHost {
         let files = &self.0.lock().files;
         let mut lose = |c: &Content| {
-            // Sometimes all or nothing, which independent draws would never give; and of each file on its own, because
-            // the order between files is what an image has to get right.
+            // Sometimes all or nothing, which independent draws would never give; and of each file on its
+            // own, because the order between files is what an image has to get right.
             let share = [0.0, 0.5, 0.9, 1.0][random.below(4) as usize];
             let mut safe = c.safe.clone();
             safe.resize(c.now.len(), 0);
@@ -299,7 +299,8 @@ impl HostFile for MemoryFile {
 
     fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
         self.with(|c| {
-            // A block at a time, as a disk knows its holes; comparing whole ones is fast even where little is optimised.
+            // A block at a time, as a disk knows its holes; comparing whole ones is fast even where little is
+            // optimised.
             const HOLE: [u8; 4096] = [0; 4096];
             let rest = c.now.get(at as usize..).unwrap_or_default();
             let from = rest.chunks(HOLE.len()).position(|b| *b != HOLE[..b.len()]);

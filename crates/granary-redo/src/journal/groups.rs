@@ -33,9 +33,9 @@ impl Journal {
         (done, group)
     }
 
-    /// Goes over to the memory of a drive that has become larger. `prepare` runs when everything is in its place,
-    /// synced; if it fails, all goes on as before. Then the log is emptied, and `change` puts the larger memory in place: if
-    /// that fails, no more changes are taken. No call of any device is under way.
+    /// Goes over to the memory of a drive that has become larger. `prepare` runs when everything is in its
+    /// place, synced; if it fails, all goes on as before. Then the log is emptied, and `change` puts the
+    /// larger memory in place: if that fails, no more changes are taken. No call of any device is under way.
     ///
     /// # Errors
     /// Those of `prepare` and `change`, host errors.
@@ -81,8 +81,9 @@ impl Journal {
         wal.begin(half).map_err(|e| self.fail_host("writing wal", e))
     }
 
-    /// Sees to it that a frame of `len` bytes fits into the half that is appended to. While one waits here, others may come, fill
-    /// the rest of a half, or begin the next one: after each wait everything is looked at anew.
+    /// Sees to it that a frame of `len` bytes fits into the half that is appended to. While one waits here,
+    /// others may come, fill the rest of a half, or begin the next one: after each wait everything is looked
+    /// at anew.
     pub(super) fn room_for(&self, w: &mut MutexGuard<'_, Writer>, len: usize) -> Result<(), String> {
         let mut stalled = false;
         loop {
@@ -147,8 +148,8 @@ impl Journal {
         }
     }
 
-    /// Appends a frame to the log, changing halves where it is full, and syncs it if it is that of a `group`. From then on the
-    /// riders' contents are there. Returns the frame's ticket.
+    /// Appends a frame to the log, changing halves where it is full, and syncs it if it is that of a `group`.
+    /// From then on the riders' contents are there. Returns the frame's ticket.
     pub(super) fn write(
         &self,
         frame: &mut Vec<u8>,

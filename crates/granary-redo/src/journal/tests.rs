@@ -43,8 +43,8 @@ fn tiny(host: &MemoryHost, inline: bool) -> Arc<Journal> {
     Arc::new(Journal::new(Durability::Process, inline, half, 0, flash, Some(wal), regions))
 }
 
-/// Devices of one image call at the same time. All that they publish gets to its place, and none waits for ever, however
-/// often the log changes its halves.
+/// Devices of one image call at the same time. All that they publish gets to its place, and none waits for
+/// ever, however often the log changes its halves.
 #[test]
 #[allow(clippy::disallowed_methods)] // the journal's threads are the machine's
 fn writers_that_find_a_half_full_at_the_same_time_lose_nothing() {

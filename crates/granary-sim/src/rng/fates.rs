@@ -1,12 +1,14 @@
-//! [`Fates`]: what a power failure does to each thing that it may take, as a list: recorded, and forced where somebody says.
+//! [`Fates`]: what a power failure does to each thing that it may take, as a list: recorded, and forced where
+//! somebody says.
 //!
 //! ```text
 //!   drive: fate(thing, whole, draw) ── draws as ever ── nobody keeps a list: that is it
 //!                                          `── a list is kept: written down  ── forced: the list's value instead
 //! ```
 //!
-//! A fate is a number: `whole` is all of it, 0 is nothing, others are parts (a bit for each line of an entry, or a byte for each word
-//! of a line). The draw is made where a fate is forced, too, so that draws behind it stay what they were.
+//! A fate is a number: `whole` is all of it, 0 is nothing, others are parts (a bit for each line of an entry,
+//! or a byte for each word of a line). The draw is made where a fate is forced, too, so that draws behind it
+//! stay what they were.
 
 use super::Stream;
 use std::collections::BTreeMap;
@@ -25,7 +27,8 @@ pub enum Thing {
 /// The fate of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// No other thing of this power failure has this name: `ssd.cached.12`, and the second of these `ssd.cached.12.2`.
+    /// No other thing of this power failure has this name: `ssd.cached.12`, and the second of these
+    /// `ssd.cached.12.2`.
     pub name: String,
     /// The device.
     pub device: &'static str,
@@ -63,7 +66,8 @@ impl Forced {
 }
 
 impl Stream {
-    /// The same draws; fates are written down from now on, and where `forced` is given they are what that says.
+    /// The same draws; fates are written down from now on, and where `forced` is given they are what that
+    /// says.
     pub fn with_fates(self, forced: Option<Forced>) -> Stream {
         Stream { fates: Some(Box::new(Fates { forced, ..Fates::default() })), ..self }
     }

@@ -1,7 +1,7 @@
 //! Waiting to be notified, in both worlds.
 //!
-//! As everywhere, a wake-up can be spurious (on the wall clock): wait in a loop that checks the condition. In virtual
-//! time waiters are woken in the order in which they came.
+//! As everywhere, a wake-up can be spurious (on the wall clock): wait in a loop that checks the condition. In
+//! virtual time waiters are woken in the order in which they came.
 #![allow(unsafe_code)] // unlocking through a guard that stays alive
 
 use super::mutex::MutexGuard;
@@ -35,8 +35,8 @@ impl Condvar {
     }
 
     fn wait_deadline<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, deadline: Option<Nanos>) -> bool {
-        // SAFETY: the raw lock is used only to unlock and lock again; the guard is borrowed mutably for the whole
-        // call, so nobody reaches the data through it while the lock is free.
+        // SAFETY: the raw lock is used only to unlock and lock again; the guard is borrowed mutably for the
+        // whole call, so nobody reaches the data through it while the lock is free.
         let raw = unsafe { MutexGuard::mutex(guard).raw() };
         if let Some(w) = current() {
             // SAFETY: the guard proves that the caller holds the lock.

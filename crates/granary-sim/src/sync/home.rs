@@ -5,9 +5,10 @@
 //!                └─ held on the wall clock: panic                └─ while world n is alive: panic
 //! ```
 //!
-//! A world's tasks run on one OS thread, so within its home a lock needs no atomic exchange: who finds the home to be their world
-//! knows that nobody outside of it has the lock, since it moves only when that world has ended. It moves under the wall clock's own lock,
-//! which everybody on the wall clock holds when they look. A guard that is dropped in another world than its own is a panic, too.
+//! A world's tasks run on one OS thread, so within its home a lock needs no atomic exchange: who finds the
+//! home to be their world knows that nobody outside of it has the lock, since it moves only when that world
+//! has ended. It moves under the wall clock's own lock, which everybody on the wall clock holds when they
+//! look. A guard that is dropped in another world than its own is a panic, too.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -15,8 +16,9 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 /// The wall clock's.
 pub(crate) const WALL: u16 = 0;
 
-/// Virtual worlds that run, and the number that was given last. A number comes round when 65,535 worlds have ended; such a world may go on
-/// with what the one before it of that number had, since it begins after that one's end.
+/// Virtual worlds that run, and the number that was given last. A number comes round when 65,535 worlds have
+/// ended; such a world may go on with what the one before it of that number had, since it begins after that
+/// one's end.
 static ALIVE: parking_lot::Mutex<(BTreeSet<u16>, u16)> = parking_lot::Mutex::new((BTreeSet::new(), WALL));
 
 /// A virtual world that runs, until it is dropped.
@@ -55,8 +57,8 @@ impl Home {
         self.0.load(Relaxed) == world
     }
 
-    /// Moves it to a world, whose caller holds the wall clock's lock. `held`: whether its last world left it locked. An error says why it
-    /// stays.
+    /// Moves it to a world, whose caller holds the wall clock's lock. `held`: whether its last world left it
+    /// locked. An error says why it stays.
     #[cold]
     pub(super) fn move_to(&self, world: u16, held: impl FnOnce() -> bool) -> Result<(), &'static str> {
         let home = self.0.load(Relaxed);

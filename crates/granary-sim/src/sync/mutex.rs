@@ -4,9 +4,9 @@
 //!   owner (virtual):  0 = free | task + 1, bit 31 = others wait
 //! ```
 //!
-//! In virtual time a contended lock is handed to the first waiter at the instant of the unlock. On the wall clock it
-//! is `parking_lot`'s lock. A lock is used in one world at a time, which is looked at (home.rs): a use in a second one,
-//! and a guard that crosses from one to the other, are a panic that says so.
+//! In virtual time a contended lock is handed to the first waiter at the instant of the unlock. On the wall
+//! clock it is `parking_lot`'s lock. A lock is used in one world at a time, which is looked at (home.rs): a
+//! use in a second one, and a guard that crosses from one to the other, are a panic that says so.
 #![allow(unsafe_code)] // the raw-lock trait of lock_api is unsafe to implement
 
 use super::home::{Home, WALL, crossed, held_on_the_wall_clock};
@@ -90,11 +90,12 @@ impl RawMutex {
     }
 }
 
-// SAFETY: a lock has one home, and only there it is taken. On the wall clock everything is delegated to parking_lot's lock, and
-// the home is looked at under it. In virtual time the home changes only when its world has ended; all tasks of a world run
-// on one OS thread and switch only while they wait, and `owner` is non-zero from `lock` to `unlock`, so two tasks
-// never hold the lock together. While a world is dying, the only code that runs is destructors of unwound tasks, one
-// task after the other; a destructor that locks what an unwound task held sees memory that nobody else uses.
+// SAFETY: a lock has one home, and only there it is taken. On the wall clock everything is delegated to
+// parking_lot's lock, and the home is looked at under it. In virtual time the home changes only when its
+// world has ended; all tasks of a world run on one OS thread and switch only while they wait, and `owner` is
+// non-zero from `lock` to `unlock`, so two tasks never hold the lock together. While a world is dying, the
+// only code that runs is destructors of unwound tasks, one task after the other; a destructor that locks what
+// an unwound task held sees memory that nobody else uses.
 unsafe impl lock_api::RawMutex for RawMutex {
     #[allow(clippy::declare_interior_mutable_const)] // how lock_api wants the initial state
     const INIT: RawMutex =

@@ -4,9 +4,9 @@
 //!   state (virtual):  bit 31 = others wait | bit 30 = writer | bits 0-29 = readers, or the writer's task
 //! ```
 //!
-//! Fair in virtual time: who comes while others wait, waits behind them; an unlock admits the first waiter and, where
-//! that is a reader, all readers next to it in the queue. A task that reads must not ask to read again (it could wait
-//! behind a writer that waits for it).
+//! Fair in virtual time: who comes while others wait, waits behind them; an unlock admits the first waiter
+//! and, where that is a reader, all readers next to it in the queue. A task that reads must not ask to read
+//! again (it could wait behind a writer that waits for it).
 #![allow(unsafe_code)] // the raw-lock trait of lock_api is unsafe to implement
 
 use super::home::{Home, WALL, crossed, held_on_the_wall_clock};
@@ -79,7 +79,8 @@ impl RawRwLock {
         }
     }
 
-    /// On the wall clock, with its lock, for reading or for writing; another reader who does the same does no harm.
+    /// On the wall clock, with its lock, for reading or for writing; another reader who does the same does no
+    /// harm.
     #[inline]
     fn be_on_wall(&self, shared: bool) {
         if self.home.is(WALL) {
@@ -122,8 +123,8 @@ impl RawRwLock {
     }
 }
 
-// SAFETY: as for `RawMutex`: one home; parking_lot on the wall clock; in virtual time one OS thread, tasks switch only while
-// they wait, and `state` admits either readers or one writer.
+// SAFETY: as for `RawMutex`: one home; parking_lot on the wall clock; in virtual time one OS thread, tasks
+// switch only while they wait, and `state` admits either readers or one writer.
 unsafe impl lock_api::RawRwLock for RawRwLock {
     #[allow(clippy::declare_interior_mutable_const)] // how lock_api wants the initial state
     const INIT: RawRwLock =

@@ -15,7 +15,8 @@ pub(super) struct CpuSet {
     cores: RefCell<Server>,
     count: usize,
     pub(super) costs: HostCosts,
-    /// When the task that waits for a core, to hold it for a time that is not known yet, begins; else [`NEVER`].
+    /// When the task that waits for a core, to hold it for a time that is not known yet, begins; else
+    /// [`NEVER`].
     begins: Cell<u64>,
     /// Tasks that ask for a core behind it.
     queue: RefCell<VecDeque<u32>>,
@@ -60,8 +61,9 @@ impl CpuSet {
         self.begins.get() != NEVER && self.cores.borrow().next_free() > sched.now()
     }
 
-    /// Waits until all who asked for a core before know when theirs is free again: as a rule that is so at once. Only who holds a
-    /// core for a time that shows when it begins, and waits for the core to begin, leaves it open.
+    /// Waits until all who asked for a core before know when theirs is free again: as a rule that is so at
+    /// once. Only who holds a core for a time that shows when it begins, and waits for the core to begin,
+    /// leaves it open.
     #[inline]
     fn await_turn(&self, sched: &Sched) {
         if self.is_open(sched) || !self.queue.borrow().is_empty() {
@@ -74,7 +76,8 @@ impl CpuSet {
         let me = sched.task_id();
         self.queue.borrow_mut().push_back(me);
         loop {
-            // When that one begins, whoever is first in the queue goes on; it may be the next to leave it open.
+            // When that one begins, whoever is first in the queue goes on; it may be the next to leave it
+            // open.
             let begins = self.begins.get();
             let now = sched.now().0;
             sched.run_again(if begins == NEVER { now } else { begins.max(now) });

@@ -1,8 +1,10 @@
-//! [`Queue`]: the events of a virtual world, the earliest first; of one instant the one that was pushed first.
+//! [`Queue`]: the events of a virtual world, the earliest first; of one instant the one that was pushed
+//! first.
 //!
 //! ```text
 //!   push ──> heap ──> pop                a task that becomes ready
-//!   swap:    heap's first out, new one in its place: one way down     a task that suspends itself until an instant
+//!   swap:    heap's first out, new one in its place: one way down     a task that suspends itself until an
+//!                                                                     instant
 //! ```
 //!
 //! A switch is a fifth of what a simulated system call costs, so it sifts once and compares without branches.

@@ -28,16 +28,16 @@ thread_local! {
 }
 
 const MAX_POOLED_STACKS: usize = 256;
-/// One in so many times a task is set aside where it may be. A choice: often enough that a test sees it many times, seldom enough that
-/// two of them at once are not what it always sees.
+/// One in so many times a task is set aside where it may be. A choice: often enough that a test sees it many
+/// times, seldom enough that two of them at once are not what it always sees.
 const PREEMPTED: u64 = 4;
 
 /// The virtual world that the caller is a task of, if any.
 #[inline]
 pub(crate) fn current<'a>() -> Option<&'a Sched> {
     let p = CURRENT.get();
-    // SAFETY: CURRENT is set only by `Sched::run` to a Sched that lives in its frame, and cleared before that frame
-    // ends; tasks, which are the only callers that see it non-null, run only inside that frame.
+    // SAFETY: CURRENT is set only by `Sched::run` to a Sched that lives in its frame, and cleared before that
+    // frame ends; tasks, which are the only callers that see it non-null, run only inside that frame.
     if p.is_null() { None } else { Some(unsafe { &*p }) }
 }
 
@@ -241,8 +241,8 @@ impl Sched {
     fn suspend(&self) {
         assert!(!self.dying.get(), "a destructor waits while the virtual world stops");
         let yielder = self.tasks.borrow()[self.running.get() as usize].yielder.get();
-        // SAFETY: the pointer was set by this very coroutine when it started and points to its yielder, which lives
-        // as long as the coroutine runs; we are on its stack now.
+        // SAFETY: the pointer was set by this very coroutine when it started and points to its yielder, which
+        // lives as long as the coroutine runs; we are on its stack now.
         unsafe { &*yielder }.suspend(());
     }
 
@@ -343,9 +343,9 @@ impl Sched {
         self.dying.get()
     }
 
-    /// Waits in the queue of `key`, a lock that `holder` holds now ([`super::NOBODY`]: readers, or no lock), until
-    /// [`Sched::unpark`] takes the task out. Returns false where `deadline` passed first (the task is then out of
-    /// the queue).
+    /// Waits in the queue of `key`, a lock that `holder` holds now ([`super::NOBODY`]: readers, or no lock),
+    /// until [`Sched::unpark`] takes the task out. Returns false where `deadline` passed first (the task is
+    /// then out of the queue).
     pub(crate) fn park(&self, key: usize, holder: u32, mode: Mode, deadline: Option<Nanos>) -> bool {
         let task = self.me();
         let me = self.running.get();
@@ -364,8 +364,8 @@ impl Sched {
         woken
     }
 
-    /// Takes the first waiter of `key` out if `take` agrees and makes it ready now. Returns it, and whether others
-    /// still wait.
+    /// Takes the first waiter of `key` out if `take` agrees and makes it ready now. Returns it, and whether
+    /// others still wait.
     pub(crate) fn unpark(&self, key: usize, take: impl FnOnce(Waiter) -> bool) -> Option<(Waiter, bool)> {
         let (waiter, more) = self.parking.borrow_mut().pop_if(key, take)?;
         let tasks = self.tasks.borrow();
@@ -398,8 +398,9 @@ impl Sched {
         Deadlock { at: self.now(), waits }
     }
 
-    /// Whether waiting for lock `key`, held by `holder`, can never end because `holder` waits, through other locks,
-    /// for the caller. Such a cycle is final even while daemons keep the clock moving. Returns the report.
+    /// Whether waiting for lock `key`, held by `holder`, can never end because `holder` waits, through other
+    /// locks, for the caller. Such a cycle is final even while daemons keep the clock moving. Returns the
+    /// report.
     pub(crate) fn find_cycle(&self, key: usize, holder: u32) -> Option<String> {
         let (tasks, parking) = (self.tasks.borrow(), self.parking.borrow());
         let me = self.running.get();

@@ -71,7 +71,8 @@ fn nobody_else_runs_before_the_quiet_ends() {
     assert_eq!(end, Err(Stop::PowerFail(Nanos(500))));
 }
 
-/// Runs `tasks` tasks that each wait `waits` times for 100 ns, on `cores` cores; returns when the last one is done.
+/// Runs `tasks` tasks that each wait `waits` times for 100 ns, on `cores` cores; returns when the last one is
+/// done.
 fn waiting(cores: usize, tasks: u64, waits: u64, wait: fn()) -> Nanos {
     let config = WorldConfig { host_cores: cores, ..WorldConfig::default() };
     let all = move || {
@@ -96,8 +97,8 @@ fn a_core_that_waits_for_a_load_is_held_and_one_that_sleeps_is_not() {
     assert_eq!(waiting(1, 6, 10, || sleep(Nanos(100))), Nanos(1_000));
 }
 
-/// Work of a known length and held cores share the cores in the order in which they ask: no core does two things, none idles
-/// while somebody waits, and nobody is passed over.
+/// Work of a known length and held cores share the cores in the order in which they ask: no core does two
+/// things, none idles while somebody waits, and nobody is passed over.
 #[test]
 fn held_cores_and_work_take_turns() {
     for cores in 1..5 {

@@ -1,4 +1,5 @@
-//! What an inode has of a file that is in persistent memory alone: its name, its owner, its mode, its access time.
+//! What an inode has of a file that is in persistent memory alone: its name, its owner, its mode, its access
+//! time.
 //!
 //! ```text
 //!   80 directory's lower inode 8, 0: no name | 88 its generation 4 | 92 mode 2 | 94 bytes of the name 2 | 96 owner 4 | 100 group 4
@@ -6,8 +7,8 @@
 //!   240 the name from its 240th byte on, 15 | 272 its first 240 bytes
 //! ```
 //!
-//! The inode's identity is a number of a range that no lower inode is in, counted up from the largest that is there at the mount, and the
-//! time when it was made.
+//! The inode's identity is a number of a range that no lower inode is in, counted up from the largest that is
+//! there at the mount, and the time when it was made.
 
 use super::inode::{self, Identity};
 use granary_device::Structure;
@@ -15,8 +16,8 @@ use granary_fs::{Result, Time};
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{Batch, Pm};
 
-/// Numbers of such files begin here. [choice] the last numbers that an `i64` has: lower file systems count from 1, and directories of the
-/// host have numbers above for what is mounted within.
+/// Numbers of such files begin here. [choice] the last numbers that an `i64` has: lower file systems count
+/// from 1, and directories of the host have numbers above for what is mounted within.
 const NUMBERS: u64 = 0x7fff_f000_0000_0000;
 /// Bits that are counted.
 const BITS: u32 = 44;

@@ -7,8 +7,8 @@
 //!   256 journal: undo record {cluster of the copy 4, of the target 4} | 264 {bytes 4, first byte 4}, 0: none
 //! ```
 //!
-//! `limit`: bytes of the lower file from there on are not the file's, whatever it has there. `last extent`: its first cluster + 1;
-//! from there the extents are chained back to the first one.
+//! `limit`: bytes of the lower file from there on are not the file's, whatever it has there. `last extent`:
+//! its first cluster + 1; from there the extents are chained back to the first one.
 
 use granary_device::Structure;
 use granary_fs::{Result, Time};

@@ -1,12 +1,14 @@
-//! The rename journal: the new name of a file that is in persistent memory alone, which is more than one store can change.
+//! The rename journal: the new name of a file that is in persistent memory alone, which is more than one
+//! store can change.
 //!
 //! ```text
-//!   body: directory, generation, name, fence ── inode number, fence      from here on the file has the new name
+//!   body: directory, generation, name, fence ── inode number, fence      from here on the file has the new
+//!                                                                        name
 //!   the inode's fields, fence ── 0, fence
 //! ```
 //!
-//! Recovery puts the fields again where the number is not 0. One rename at a time. Source: SPFS's rename journal, 256 B at the beginning of
-//! the released code's superblock, which it never replays.
+//! Recovery puts the fields again where the number is not 0. One rename at a time. Source: SPFS's rename
+//! journal, 256 B at the beginning of the released code's superblock, which it never replays.
 
 use super::alone::{self, LONGEST, NamePlace};
 use super::inode::{Identity, Inode};
@@ -22,8 +24,8 @@ const AT: u64 = 512;
 const BODY: u64 = AT + 8;
 const HEAD: usize = 16;
 
-/// Gives an inode another name: when it returns it has that, and after a power failure before the old one or the new one. The caller
-/// sees to it that there is one at a time.
+/// Gives an inode another name: when it returns it has that, and after a power failure before the old one or
+/// the new one. The caller sees to it that there is one at a time.
 ///
 /// # Errors
 /// The device's.

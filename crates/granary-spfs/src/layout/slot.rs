@@ -6,8 +6,9 @@
 //!   extent   32 B | cluster 4, length 4 | first file cluster 4, that of the extent before it + 1, 4 | inode number 8 | key 4, check 4 |
 //! ```
 //!
-//! A power failure may keep any words of a slot that was being entered. A name then leads to no inode that agrees with it; an
-//! extent's check (CRC-32C of inode number, first cluster and key) fails, or nothing chains it. Removing an extent zeroes all words.
+//! A power failure may keep any words of a slot that was being entered. A name then leads to no inode that
+//! agrees with it; an extent's check (CRC-32C of inode number, first cluster and key) fails, or nothing
+//! chains it. Removing an extent zeroes all words.
 
 use super::inode::Identity;
 use granary_pm::bytes::{put_u64, u32_at, u64_at};

@@ -1,16 +1,18 @@
-//! [`Tree`]: a B+tree on persistent memory in the manner of FAST&FAIR: an entry moves up a node by ordered stores, and a split is seen by
-//! sibling pointers before its parent knows.
+//! [`Tree`]: a B+tree on persistent memory in the manner of FAST&FAIR: an entry moves up a node by ordered
+//! stores, and a split is seen by sibling pointers before its parent knows.
 //!
 //! ```text
 //!   node, 512 B   0 level 4 | 4 entries 4 | 8 right sibling 8 | 16 leftmost child 8 | 24 zero 8 | 32 entries of 16: key 8, value 8
-//!   leaf          key: first cluster + 1; value: clusters in the upper half, first cluster of the data in the lower
+//!   leaf          key: first cluster + 1; value: clusters in the upper half, first cluster of the data in
+//!                 the lower
 //!   above         value: byte address of the child whose keys begin there
 //! ```
 //!
 //! Eight nodes are in a cluster. Its root is in host memory: whoever has files keeps that in their inodes.
 //!
-//! Source: Hwang et al., "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree", FAST 2018: nodes of 512 B, shifting
-//! (Algorithm 1), split (Algorithm 2). Its lock-free reads are not needed here.
+//! Source: Hwang et al., "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree", FAST
+//! 2018: nodes of 512 B, shifting (Algorithm 1), split (Algorithm 2). Its lock-free reads are not needed
+//! here.
 
 use crate::store::Store;
 use granary_device::Structure;
@@ -82,7 +84,8 @@ impl Node {
         self.position(key).checked_sub(1).map_or(self.leftmost, |i| self.entries[i].1)
     }
 
-    /// Puts an entry in its place: those behind move up first, the last one first, each line fenced before the one below it changes.
+    /// Puts an entry in its place: those behind move up first, the last one first, each line fenced before
+    /// the one below it changes.
     fn put(&mut self, store: &Store, key: u64, value: u64) -> Result<()> {
         let at = self.position(key);
         self.entries.insert(at, (key, value));
@@ -134,7 +137,8 @@ impl Tree {
         Ok(at)
     }
 
-    /// The last extent that begins at this cluster or before: its first cluster, clusters, first cluster of the data.
+    /// The last extent that begins at this cluster or before: its first cluster, clusters, first cluster of
+    /// the data.
     ///
     /// # Errors
     /// `Corrupt`; the device's.
@@ -164,7 +168,8 @@ impl Tree {
             if node.entries.len() < ENTRIES {
                 return node.put(store, key, value);
             }
-            // The upper half goes to a new right sibling, which is seen by the node's pointer before its parent knows.
+            // The upper half goes to a new right sibling, which is seen by the node's pointer before its
+            // parent knows.
             let mut upper = node.entries.split_off(ENTRIES / 2);
             let (first, leftmost) = match node.level {
                 0 => (upper[0].0, 0),

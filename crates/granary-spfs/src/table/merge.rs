@@ -9,8 +9,8 @@
 //!   record := 0
 //! ```
 //!
-//! Only pairs are merged of which each is less than a quarter full and has no overflow pages, so that the next inserts do not split them
-//! again. Source: the sources have no shrinking while mounted, nor has this.
+//! Only pairs are merged of which each is less than a quarter full and has no overflow pages, so that the
+//! next inserts do not split them again. Source: the sources have no shrinking while mounted, nor has this.
 
 use super::split::merge_record;
 use super::{BUCKET, Header, Kind, Table, full, header_at};
@@ -21,7 +21,8 @@ use granary_fs::Result;
 use granary_pm::{BLOCK, Pm};
 
 impl Table {
-    /// Drops empty overflow pages, and merges what is nearly empty. Nobody else uses the table yet. Says how many pairs there were.
+    /// Drops empty overflow pages, and merges what is nearly empty. Nobody else uses the table yet. Says how
+    /// many pairs there were.
     ///
     /// # Errors
     /// The device's.

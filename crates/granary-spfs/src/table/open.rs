@@ -1,4 +1,5 @@
-//! An empty table, and one that is there: directory, headers and overflow pages are read and put beside each other.
+//! An empty table, and one that is there: directory, headers and overflow pages are read and put beside each
+//! other.
 
 use super::{Dir, Header, Kind, MAGIC, MAX_DEPTH, Table, directory_clusters, header_at};
 use crate::layout::word;

@@ -4,14 +4,15 @@
 //!   segment's last bucket   magic | pattern, depth | first page ──> page: 15 buckets, last bucket: magic | next page ──> ...
 //! ```
 //!
-//! A page has slots of its segment that found no room in their buckets; any of them lies anywhere in the segment's pages. A slot that
-//! does not fit the segment's pattern is stale there, too.
+//! A page has slots of its segment that found no room in their buckets; any of them lies anywhere in the
+//! segment's pages. A slot that does not fit the segment's pattern is stale there, too.
 //!
-//! A page is zeroed and linked to the first one before it is reached: by one store of 8 bytes, into the segment's last bucket. A page that
-//! nobody reaches is free after recovery. At the mount pages without slots are unlinked, each by one store.
+//! A page is zeroed and linked to the first one before it is reached: by one store of 8 bytes, into the
+//! segment's last bucket. A page that nobody reaches is free after recovery. At the mount pages without slots
+//! are unlinked, each by one store.
 //!
-//! Source: SPFS slides name the dynamic hash table; that a segment may be full although it was split, a comment of the released code
-//! admits. The page is ours.
+//! Source: SPFS slides name the dynamic hash table; that a segment may be full although it was split, a
+//! comment of the released code admits. The page is ours.
 
 use super::{BUCKET, Dir, Header, Kind, Table, full, header_at};
 use crate::alloc::Clusters;

@@ -1,4 +1,5 @@
-//! Splitting a segment, and doubling the directory, so that a power failure leaves the old table or the new one.
+//! Splitting a segment, and doubling the directory, so that a power failure leaves the old table or the new
+//! one.
 //!
 //! ```text
 //!   fill the new segment, fence        nobody leads to it
@@ -9,12 +10,14 @@
 //!   record := 0
 //! ```
 //!
-//! Recovery does the last three again where the record is set; all of them may be done twice. Clusters that nobody leads to are
-//! free after recovery. So a split copies what goes, and writes nothing over what is there: its slots are stale when all is done.
+//! Recovery does the last three again where the record is set; all of them may be done twice. Clusters that
+//! nobody leads to are free after recovery. So a split copies what goes, and writes nothing over what is
+//! there: its slots are stale when all is done.
 //!
-//! A split moves nothing, or everything, where all slots of the segment, and the one that wants in, have the same next bit. It is made all the
-//! same where a later bit parts them, and the next one follows at once. Where none does, as with the keys of one chunk of a file, which
-//! have one hash, the segment gets an overflow page instead.
+//! A split moves nothing, or everything, where all slots of the segment, and the one that wants in, have the
+//! same next bit. It is made all the same where a later bit parts them, and the next one follows at once.
+//! Where none does, as with the keys of one chunk of a file, which have one hash, the segment gets an
+//! overflow page instead.
 
 use super::{
     BUCKET, Dir, Header, Kind, MAX_DEPTH, Table, directory_clusters, full, header_at, overflow, top,
@@ -63,7 +66,8 @@ impl Table {
         }
         let [stays, goes] =
             [0, 1].map(|bit| Header { depth: header.depth + 1, pattern: header.pattern << 1 | bit });
-        // Whether a split, this one or a later one, parts a slot from the new one: hashes differ within the deepest directory's bits.
+        // Whether a split, this one or a later one, parts a slot from the new one: hashes differ within the
+        // deepest directory's bits.
         let here = |h: &u32| header.fits(*h) && top(*h, self.deepest) != top(place.hash, self.deepest);
         let hashes =
             |bytes| self.fitting(bytes, header).filter_map(|s| Some(self.kind.place(s, self.chunk)?.hash));
@@ -74,7 +78,8 @@ impl Table {
         let new = clusters.metadata(self.segment).ok_or_else(full)? as u32;
         let done = self.split_into(pm, clusters, &mut dir, (old, stays), (new, goes), (bytes, &pages));
         if done.is_err() {
-            // Nothing leads to it before the record is set, and a device that fails after that is recovered by the next mount.
+            // Nothing leads to it before the record is set, and a device that fails after that is recovered
+            // by the next mount.
             let _ = clusters.give(new.into(), self.segment);
         }
         done

@@ -1,5 +1,5 @@
-//! P3: a table behaves as a map through splits, doublings, overflow pages and merges, and a power failure at any instant of them leaves a
-//! table with everything that was acknowledged.
+//! P3: a table behaves as a map through splits, doublings, overflow pages and merges, and a power failure at
+//! any instant of them leaves a table with everything that was acknowledged.
 
 use crate::alloc::Clusters;
 use crate::layout::inode::Identity;
@@ -56,7 +56,8 @@ fn of(n: u64) -> Identity {
 /// From here on numbers stand for names of one hash.
 const ALIKE: u64 = 1 << 32;
 
-/// The name of a number. Those from [`ALIKE`] on have one place: inode times GOLDEN plus generation is the same.
+/// The name of a number. Those from [`ALIKE`] on have one place: inode times GOLDEN plus generation is the
+/// same.
 fn name(n: u64) -> Identity {
     // GOLDEN is odd: by Newton's steps its inverse modulo 2^64.
     let golden = 0x9e37_79b9_7f4a_7c15u64;
@@ -131,8 +132,8 @@ fn a_table_is_a_map_through_splits_and_merges() {
     });
 }
 
-/// Names of one hash: no split parts them, so they go into overflow pages, beside others that do split. Pages that become empty are
-/// dropped at the mount.
+/// Names of one hash: no split parts them, so they go into overflow pages, beside others that do split. Pages
+/// that become empty are dropped at the mount.
 #[test]
 fn names_of_one_hash_go_into_overflow_pages() {
     run(|| {
@@ -173,7 +174,8 @@ fn names_of_one_hash_go_into_overflow_pages() {
     });
 }
 
-/// Names whose hashes begin alike and part at a later bit: splits that move nothing come first, and no overflow page.
+/// Names whose hashes begin alike and part at a later bit: splits that move nothing come first, and no
+/// overflow page.
 #[test]
 fn names_that_part_at_a_later_bit_are_split() {
     run(|| {
@@ -193,7 +195,8 @@ fn names_that_part_at_a_later_bit_are_split() {
     });
 }
 
-/// The power fails at every instant of the inserts around the one that makes the first overflow page, or the second one.
+/// The power fails at every instant of the inserts around the one that makes the first overflow page, or the
+/// second one.
 #[test]
 fn a_power_failure_at_any_instant_of_an_overflow_loses_nothing() {
     let mut stopped = 0;
@@ -315,7 +318,8 @@ fn fail_at(merge: bool, seed: u64, after: Nanos) -> bool {
 
 #[test]
 fn a_power_failure_at_any_instant_of_a_split_loses_nothing() {
-    // An insert takes some hundred nanoseconds, a split some thousand: every 20 ns through the inserts before it and through it.
+    // An insert takes some hundred nanoseconds, a split some thousand: every 20 ns through the inserts before
+    // it and through it.
     let mut stopped = 0;
     for i in 0..400 {
         stopped += u32::from(fail_at(false, i, Nanos(i * 20)));

@@ -1,15 +1,18 @@
-//! Splitting an extent in two, and giving an extent up for zeros, so that a power failure leaves the file's bytes as they were.
+//! Splitting an extent in two, and giving an extent up for zeros, so that a power failure leaves the file's
+//! bytes as they were.
 //!
 //! ```text
 //!   [3, 40)  ──split at 16──>   slots of [16, 40), which name the same clusters, fence
-//!                               one store of the chain reaches them; from here on [3, 40) ends where they begin
+//!                               one store of the chain reaches them; from here on [3, 40) ends where they
+//!                               begin
 //!                               the old pointers from 16 on away, the slot at 3 says [3, 16), fence
 //! ```
 //!
-//! Between the last two steps an extent is longer than the next one lets it be: the chain decides, and recovery shortens it. Both name
-//! the same clusters until then, so that whichever a search finds is right.
+//! Between the last two steps an extent is longer than the next one lets it be: the chain decides, and
+//! recovery shortens it. Both name the same clusters until then, so that whichever a search finds is right.
 //!
-//! Source: the third way of the released code's overwrites (WR_SPLIT), whose log entry is a pointer into host memory; the steps are ours.
+//! Source: the third way of the released code's overwrites (WR_SPLIT), whose log entry is a pointer into host
+//! memory; the steps are ours.
 
 use super::Tier;
 use crate::exthash;

@@ -1,4 +1,5 @@
-//! Files in persistent memory alone: made by O_DIRECT and O_SYNC, listed and renamed beside those below, gone below when they have to.
+//! Files in persistent memory alone: made by O_DIRECT and O_SYNC, listed and renamed beside those below, gone
+//! below when they have to.
 
 use crate::common::{Rig, Stack};
 use crate::power::{devices, mount};
@@ -160,7 +161,8 @@ fn what_needs_a_lower_file_makes_one() {
     });
 }
 
-/// What a directory hands on to new files now is not what this file was made with, and nobody has changed the directory since.
+/// What a directory hands on to new files now is not what this file was made with, and nobody has changed the
+/// directory since.
 #[test]
 fn a_file_that_goes_below_inherits_nothing_and_its_directory_keeps_its_times() {
     const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -291,7 +293,8 @@ struct Known {
     new: Files,
 }
 
-/// Makes, writes, renames and removes files in persistent memory alone over ext4 for ever; each step is durable when it is done.
+/// Makes, writes, renames and removes files in persistent memory alone over ext4 for ever; each step is
+/// durable when it is done.
 fn work(p: &mut Process, seed: u64, ledger: &Mutex<Known>, demote: &dyn Fn()) {
     let mut rng = Stream::new(seed, "names");
     let sync = |p: &mut Process| {
@@ -408,7 +411,8 @@ fn fail(seed: u64) -> Recovery {
     })
 }
 
-/// The power of both devices fails within calls on names: each file has one name, the old or the new one, and its bytes.
+/// The power of both devices fails within calls on names: each file has one name, the old or the new one, and
+/// its bytes.
 #[test]
 fn names_of_files_alone_survive_power_failures() {
     let all: Vec<Recovery> = (0..28).map(fail).collect();
@@ -417,7 +421,8 @@ fn names_of_files_alone_survive_power_failures() {
     assert!(sum(|r| r.files) > 10, "hardly any file was there");
 }
 
-/// One call on a file alone, `/a`, and the power fails at an instant of it; what is below is never lost. Gives what was recovered.
+/// One call on a file alone, `/a`, and the power fails at an instant of it; what is below is never lost.
+/// Gives what was recovered.
 fn cut_short(after: Nanos, len: usize, call: fn(&mut Rig)) -> Recovery {
     let stack = calm();
     let drive = crate::common::dimm(Bytes::mib(4));
@@ -467,14 +472,15 @@ fn a_rename_or_a_move_that_is_cut_short_is_finished_or_taken_back() {
     let renames = all(50, 200, 5000, |rig| rig.p.rename("/a", "/b").expect("renamed"));
     let finished: u64 = renames.iter().map(|r| r.renamed).sum();
     assert!(finished > 0, "no rename was cut short behind its commit");
-    // Of no bytes: the file system below is one in memory, which must not fail within a write. Over ext4 they are tested above.
+    // Of no bytes: the file system below is one in memory, which must not fail within a write. Over ext4 they
+    // are tested above.
     let moves = all(100, 150, 0, |rig| rig.fs.demote_all().expect("demoted"));
     let begun: u64 = moves.iter().map(|r| r.unmoved).sum();
     assert!(begun > 0 && moves.iter().any(|r| r.files == 0), "{begun} moves were cut short, none was done");
 }
 
-/// What a crash of the lower file system cannot do, somebody who changes it behind our back can: a file whose directory is gone is found
-/// in the root directory, with its bytes.
+/// What a crash of the lower file system cannot do, somebody who changes it behind our back can: a file whose
+/// directory is gone is found in the root directory, with its bytes.
 #[test]
 fn a_file_whose_directory_is_gone_is_found_in_the_root() {
     run(|| {

@@ -28,7 +28,8 @@ impl Stack {
         Stack { mkfs, mount, ends: false, memory: Arc::default() }
     }
 
-    /// Small tables, promotion by the second fsync, demotion every 50 us of what was used a few times without one.
+    /// Small tables, promotion by the second fsync, demotion every 50 us of what was used a few times without
+    /// one.
     pub fn busy(form: granary_spfs::exthash::Form) -> Stack {
         let mount = MountOptions {
             promote_after: 2,

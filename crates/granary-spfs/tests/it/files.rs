@@ -110,7 +110,8 @@ fn what_was_cut_off_does_not_come_back() {
     });
 }
 
-/// Names are the lower file system's: a tiered file keeps its bytes under another one, under two, and without any.
+/// Names are the lower file system's: a tiered file keeps its bytes under another one, under two, and without
+/// any.
 #[test]
 fn a_tiered_file_keeps_its_bytes_whatever_its_name_is() {
     run(|| {
@@ -146,7 +147,8 @@ fn a_tiered_file_keeps_its_bytes_whatever_its_name_is() {
     });
 }
 
-/// Flags that forbid writing demote before nothing can be written below any more; a punch is done where the bytes are.
+/// Flags that forbid writing demote before nothing can be written below any more; a punch is done where the
+/// bytes are.
 #[test]
 fn calls_that_are_the_lower_file_systems_demote_first() {
     run(|| {

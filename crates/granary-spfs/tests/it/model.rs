@@ -1,5 +1,5 @@
-//! P6: random calls behave as on the reference model, with files that are promoted and demoted at random moments, across remounts,
-//! with small caches and under many schedules.
+//! P6: random calls behave as on the reference model, with files that are promoted and demoted at random
+//! moments, across remounts, with small caches and under many schedules.
 
 use crate::common::Stack;
 use granary_spfs::exthash::Form;

@@ -1,5 +1,6 @@
-//! Names that were given up below and are taken by files in persistent memory alone, before the lower file system has committed anything: after a
-//! power failure each is the new file, and what was moved out of a name is where it was moved.
+//! Names that were given up below and are taken by files in persistent memory alone, before the lower file
+//! system has committed anything: after a power failure each is the new file, and what was moved out of a
+//! name is where it was moved.
 
 use crate::common::dimm;
 use crate::power::mount_over;

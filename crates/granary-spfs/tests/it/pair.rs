@@ -50,8 +50,8 @@ fn another_file_system_below_is_refused_and_nothing_is_lost() {
     });
 }
 
-/// After all files have left persistent memory, the next one takes no new number of the pair before what is below has it: of two numbers that
-/// do not fit, every later mount would be refused.
+/// After all files have left persistent memory, the next one takes no new number of the pair before what is
+/// below has it: of two numbers that do not fit, every later mount would be refused.
 #[test]
 fn a_pair_that_has_files_again_keeps_its_number_until_what_is_below_has_it() {
     run(|| {
@@ -121,7 +121,8 @@ fn a_mount_for_reading_writes_nothing_and_one_that_must_recover_is_refused() {
     });
 }
 
-/// Only "not supported" and "no such attribute" mean that the file system below has no attributes; what else fails is reported.
+/// Only "not supported" and "no such attribute" mean that the file system below has no attributes; what else
+/// fails is reported.
 #[test]
 fn a_failing_attribute_is_reported_and_one_that_cannot_be_is_none() {
     run(|| {
@@ -139,7 +140,8 @@ fn a_failing_attribute_is_reported_and_one_that_cannot_be_is_none() {
             stack.memory().set_xattr_fault(None);
             rig.p.fsync(fd).expect("works again");
             assert_eq!(rig.fs.stats().tiered, 1, "{failure:?}");
-            // At the mount: persistent memory with a pair is not let over a file system that cannot say which it is.
+            // At the mount: persistent memory with a pair is not let over a file system that cannot say which
+            // it is.
             let memory = rig.unmounted();
             stack.memory().set_xattr_fault(Some(failure.clone()));
             assert_eq!(stack.mount(Port::new(memory.clone())).err(), Some(failure), "at the mount");

@@ -1,5 +1,6 @@
-//! P7: the power of both devices fails at any instant, over ext4: what a tiered file acknowledged is there, whatever the lower file
-//! system has forgotten; nothing that was cut off or removed comes back; nothing leaks (P8, by the check).
+//! P7: the power of both devices fails at any instant, over ext4: what a tiered file acknowledged is there,
+//! whatever the lower file system has forgotten; nothing that was cut off or removed comes back; nothing
+//! leaks (P8, by the check).
 
 use crate::common::{Rig, Stack, dimm};
 use granary_device::{Devices, Port, Role};
@@ -43,7 +44,8 @@ pub fn mount_over(lower: &FsEntry, devices: &Devices, options: &MountOptions) ->
     (fs.clone(), Vfs::mount(fs, vfs).expect("vfs"))
 }
 
-/// What the file was when a call had returned last, and what it will be when the one under way returns. `None`: there is none.
+/// What the file was when a call had returned last, and what it will be when the one under way returns.
+/// `None`: there is none.
 #[derive(Clone, Default)]
 struct Known {
     old: Option<Vec<u8>>,
@@ -60,7 +62,8 @@ type Ledger = Arc<Mutex<Known>>;
 
 const PATH: &str = "/f";
 
-/// Changes one file for ever. Each call is durable when it returns: where the file is not tiered an fsync or a sync follows.
+/// Changes one file for ever. Each call is durable when it returns: where the file is not tiered an fsync or
+/// a sync follows.
 fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn(), punches: bool) {
     let mut rng = Stream::new(seed, "work");
     for word in 1u64.. {
@@ -222,8 +225,8 @@ fn punches_of_a_tiered_file_survive_power_failures() {
     assert!(files > 2, "{files} files were tiered");
 }
 
-/// One file, all of it in persistent memory, is overwritten and grows, and the power fails within some microseconds: each write is there
-/// wholly or not at all, since none touches more than one extent.
+/// One file, all of it in persistent memory, is overwritten and grows, and the power fails within some
+/// microseconds: each write is there wholly or not at all, since none touches more than one extent.
 fn overwrite_and_fail(form: Form, seed: u64) -> Recovery {
     const LEN: usize = 40_000;
     let mut stack = Stack::busy(form);
@@ -289,8 +292,8 @@ fn an_overwrite_is_there_wholly_or_not_at_all() {
     assert!(undone > 5, "{undone} overwrites were taken back");
 }
 
-/// One file, all of it in persistent memory: large overwrites split extents, punches leave zeros, small writes fill them. The power fails
-/// within them: each cluster is old or new.
+/// One file, all of it in persistent memory: large overwrites split extents, punches leave zeros, small
+/// writes fill them. The power fails within them: each cluster is old or new.
 fn change_and_fail(form: Form, seed: u64) -> Recovery {
     const LEN: usize = 1 << 20;
     let mut stack = Stack::busy(form);

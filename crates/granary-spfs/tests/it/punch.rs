@@ -1,4 +1,5 @@
-//! fallocate and large overwrites of tiered files: bytes are punched, reserved and replaced where they are, and the file stays tiered.
+//! fallocate and large overwrites of tiered files: bytes are punched, reserved and replaced where they are,
+//! and the file stays tiered.
 
 use crate::common::{Rig, Stack};
 use granary_fs::Allocate;
@@ -45,8 +46,8 @@ impl Model {
     }
 }
 
-/// Random writes, punches, zeroing and reserving on a file of which persistent memory has one part, the lower file another and nobody a
-/// third; across remounts and a demotion. The file stays tiered all the time.
+/// Random writes, punches, zeroing and reserving on a file of which persistent memory has one part, the lower
+/// file another and nobody a third; across remounts and a demotion. The file stays tiered all the time.
 #[test]
 fn a_tiered_file_is_punched_and_reserved_piece_by_piece() {
     run(|| {
@@ -110,8 +111,8 @@ fn what_was_punched_is_a_hole_and_its_clusters_are_free() {
     });
 }
 
-/// An overwrite of 64 clusters and more within a longer extent makes extents of its own, each replaced by one store; the bytes around
-/// it stay where they are.
+/// An overwrite of 64 clusters and more within a longer extent makes extents of its own, each replaced by one
+/// store; the bytes around it stay where they are.
 #[test]
 fn a_large_overwrite_within_an_extent_is_copied_on_write() {
     run(|| {

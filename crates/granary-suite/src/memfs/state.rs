@@ -167,7 +167,8 @@ impl State {
         }
     }
 
-    /// The size on media becomes `size`, or stays if it is more: the last page's bytes beyond the old one show from now on.
+    /// The size on media becomes `size`, or stays if it is more: the last page's bytes beyond the old one
+    /// show from now on.
     pub(super) fn reach(&mut self, inode: &Inode, size: u64) {
         let node = self.node(inode);
         let Some(old) = node.on_media.filter(|&old| old < size) else { return };
@@ -196,7 +197,8 @@ impl State {
         }
     }
 
-    /// Write-back: of a page with a block the dirty lines reach it, of another what lies within the file, too.
+    /// Write-back: of a page with a block the dirty lines reach it, of another what lies within the file,
+    /// too.
     pub(super) fn store(&mut self, inode: &Inode, pages: &[DirtyPage]) {
         let size = inode.size();
         let node = self.node(inode);

@@ -8,18 +8,20 @@
 //!   gives every call the outcome that was seen, and the same tree in the end (linearizability)
 //! ```
 //!
-//! The search goes depth-first over which call comes next, in the order in which the vfs says that they took effect
-//! (which it does not believe: it is only tried first), and remembers the states that
-//! it has been in. A call that changed nothing and fits can never be better placed later, so there it does not branch. Calls that change nothing have
-//! no place in that order. They are tried where they ended: an open may have waited for a rename in its directory. After some steps without success the
-//! search starts again, with them before all changes, and the calls that could not be placed any more are tried earlier from then on.
+//! The search goes depth-first over which call comes next, in the order in which the vfs says that they took
+//! effect (which it does not believe: it is only tried first), and remembers the states that it has been in.
+//! A call that changed nothing and fits can never be better placed later, so there it does not branch. Calls
+//! that change nothing have no place in that order. They are tried where they ended: an open may have waited
+//! for a rename in its directory. After some steps without success the search starts again, with them before
+//! all changes, and the calls that could not be placed any more are tried earlier from then on.
 //!
-//! What is checked as atomic: create, remove and rename by name, and every read, write and truncate of an open file,
-//! whatever its length, because the vfs holds the inode for the whole call. What is not atomic, as in Linux, and so is
-//! not to be put into histories: [`Op::List`] of a directory that others change (several calls); walks through
-//! directories that others rename, and through symbolic links (each component is looked up on its own); and calls that
-//! look a name up and then use the inode ([`Op::Link`]'s old name, [`Op::Chmod`], [`Op::Stat`]...) on names that others
-//! change. On names that stay they are atomic, and so is [`Op::Access`] with nothing wanted.
+//! What is checked as atomic: create, remove and rename by name, and every read, write and truncate of an
+//! open file, whatever its length, because the vfs holds the inode for the whole call. What is not atomic, as
+//! in Linux, and so is not to be put into histories: [`Op::List`] of a directory that others change (several
+//! calls); walks through directories that others rename, and through symbolic links (each component is looked
+//! up on its own); and calls that look a name up and then use the inode ([`Op::Link`]'s old name,
+//! [`Op::Chmod`], [`Op::Stat`]...) on names that others change. On names that stay they are atomic, and so is
+//! [`Op::Access`] with nothing wanted.
 
 use super::tree::difference;
 use super::{Op, Outcome, Snapshot, apply, is_unsupported, snapshot};
@@ -59,8 +61,8 @@ pub struct History {
     pub tree: Snapshot,
 }
 
-/// Applies `setup` in one process, then `tasks` in one process each, at the same time; to be called in virtual time.
-/// All processes are root's.
+/// Applies `setup` in one process, then `tasks` in one process each, at the same time; to be called in
+/// virtual time. All processes are root's.
 ///
 /// # Errors
 /// Where the final tree could not be taken.
@@ -102,8 +104,9 @@ pub fn run_concurrently(vfs: &Arc<Vfs>, setup: Vec<Op>, tasks: Vec<Vec<Op>>) -> 
 /// Looks for a serial order that explains the history.
 ///
 /// # Errors
-/// There is none; or none was found within `steps` calls of the reference, behind a first try of 20,000 (200,000 is plenty for 64 tasks of
-/// one call or 12 of three). The text says which of the two, and lists the history.
+/// There is none; or none was found within `steps` calls of the reference, behind a first try of 20,000
+/// (200,000 is plenty for 64 tasks of one call or 12 of three). The text says which of the two, and lists the
+/// history.
 pub fn check_history(history: &History, limits: Limits, steps: usize) -> Result<(), String> {
     let fs = Arc::new(Mutex::new(RefFs::new(limits)));
     let mut first = RefProcess::new(Arc::clone(&fs), Cred::ROOT);
@@ -172,7 +175,8 @@ struct Search<'a> {
     by_time: bool,
 }
 
-/// When each call took effect at the latest: when it ended, and a change before all that came after it in the order of changes.
+/// When each call took effect at the latest: when it ended, and a change before all that came after it in the
+/// order of changes.
 fn effects(history: &History) -> Vec<Vec<Nanos>> {
     let all = history.tasks.iter().flatten();
     let mut changes: Vec<(u64, Nanos)> = all.filter_map(|e| Some((e.hint?, e.end))).collect();
@@ -202,8 +206,8 @@ impl Search<'_> {
         able
     }
 
-    /// The position after the next call of `task`, if the reference gives it the outcome that was seen; and whether
-    /// it matters when the call comes.
+    /// The position after the next call of `task`, if the reference gives it the outcome that was seen; and
+    /// whether it matters when the call comes.
     fn step(&mut self, at: &Position, task: usize) -> Option<(Position, bool)> {
         self.steps = self.steps.checked_sub(1)?;
         let event = &self.history.tasks[task][at.done[task]];
@@ -219,7 +223,8 @@ impl Search<'_> {
             return None;
         }
         let last = at.done[task] + 1 == self.history.tasks[task].len();
-        // A call that did change something may be of use to others later, even if it would change nothing here.
+        // A call that did change something may be of use to others later, even if it would change nothing
+        // here.
         let changed = event.hint.is_some() || (!last && chooses(&event.op, &outcome));
         let mut to = Position { fs: fs.lock().clone(), states: at.states.clone(), done: at.done.clone() };
         to.states[task] = p.state();

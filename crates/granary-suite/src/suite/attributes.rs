@@ -21,8 +21,8 @@ fn fsync(p: &mut Process, path: &str) {
     p.close(fd).expect("close");
 }
 
-/// Attributes of a new and of an old file, of a directory; small ones, large ones, ones that grew and ones that went
-/// again: as the last fsync had them.
+/// Attributes of a new and of an old file, of a directory; small ones, large ones, ones that grew and ones
+/// that went again: as the last fsync had them.
 pub fn attributes_survive_power_failures<S: Subject>(subject: &S) {
     let before = |m: &Mounted<S>| {
         let mut p = m.process();
@@ -69,8 +69,8 @@ pub fn attributes_survive_power_failures<S: Subject>(subject: &S) {
     fail_and_look(subject, drive(Bytes::mib(64)), None, before, after);
 }
 
-/// As many attributes as there is room for come back after a remount; what does not fit changes nothing; files that go
-/// give their space back.
+/// As many attributes as there is room for come back after a remount; what does not fit changes nothing;
+/// files that go give their space back.
 pub fn attributes_up_to_the_limit_come_back<S: Subject>(subject: &S) {
     let subject = subject.clone();
     run(move || {
@@ -108,7 +108,8 @@ pub fn attributes_up_to_the_limit_come_back<S: Subject>(subject: &S) {
     });
 }
 
-/// An access list that a file system does not know, or that does not fit, is refused, and mode and times are what they were.
+/// An access list that a file system does not know, or that does not fit, is refused, and mode and times are
+/// what they were.
 pub fn a_refused_access_list_changes_nothing<S: Subject>(subject: &S) {
     const ACCESS: &[u8] = b"system.posix_acl_access";
     // Owner 6, user 5 7, owning group 1, mask 7, others 2: mode 0672.

@@ -1,4 +1,5 @@
-//! A full file system: every name can be taken away, attributes and sizes change, and a power failure meanwhile takes no more.
+//! A full file system: every name can be taken away, attributes and sizes change, and a power failure
+//! meanwhile takes no more.
 
 use super::{Mounted, Subject, create, drive, fail_and_look, fill, run};
 use granary_fs::{FileKind, FsError, Result};
@@ -33,7 +34,8 @@ fn fill_up(p: &mut Process, name: &dyn Fn(u32) -> String) -> u32 {
     (0..).find(is_full).expect("it is full at last")
 }
 
-/// Mounted again, after an unmount or a failure. (Where nothing is free an unmount leaves no lists for the next mount.)
+/// Mounted again, after an unmount or a failure. (Where nothing is free an unmount leaves no lists for the
+/// next mount.)
 fn anew<S: Subject>(m: Mounted<S>, unmounted: bool) -> Mounted<S> {
     let (subject, drive) = (m.subject.clone(), m.drive.clone());
     if unmounted {
@@ -44,8 +46,9 @@ fn anew<S: Subject>(m: Mounted<S>, unmounted: bool) -> Mounted<S> {
     Mounted::again(&subject, &drive)
 }
 
-/// Nothing is free any more: each of thousands of empty files with long names can be unlinked, in any order, also after
-/// a remount; then there is space again. Files with a second name and files in many directories, too.
+/// Nothing is free any more: each of thousands of empty files with long names can be unlinked, in any order,
+/// also after a remount; then there is space again. Files with a second name and files in many directories,
+/// too.
 pub fn every_name_of_a_full_file_system_can_be_taken_away<S: Subject>(subject: &S) {
     for round in 0..6u32 {
         let subject = subject.clone();
@@ -98,7 +101,8 @@ pub fn every_name_of_a_full_file_system_can_be_taken_away<S: Subject>(subject: &
     }
 }
 
-/// Power fails while names of a full file system are taken away: what is gone stays gone, at most one name more is.
+/// Power fails while names of a full file system are taken away: what is gone stays gone, at most one name
+/// more is.
 pub fn a_full_file_system_loses_power_while_it_is_emptied<S: Subject>(subject: &S, instants: u64) {
     let path = |i: u32, what: char| format!("/d{}/{}{what}{i}", i % 40, "n".repeat(150));
     let files = 200u32;
@@ -150,8 +154,8 @@ pub fn a_full_file_system_loses_power_while_it_is_emptied<S: Subject>(subject: &
     }
 }
 
-/// Bytes that a file of the tests below has before anything changes, and how often each is written over (a log of these
-/// writes, 64 B each, then has no room in its page).
+/// Bytes that a file of the tests below has before anything changes, and how often each is written over (a
+/// log of these writes, 64 B each, then has no room in its page).
 const LEN: u64 = 2 * 4096;
 const WRITES: u64 = 63;
 
@@ -170,7 +174,8 @@ fn change(p: &mut Process, n: u64) -> Result<()> {
     }
 }
 
-/// Whether the file is as before the change (`Some(false)`), as after it, or neither (`None`), content included.
+/// Whether the file is as before the change (`Some(false)`), as after it, or neither (`None`), content
+/// included.
 fn is_changed(p: &mut Process, n: u64) -> Option<bool> {
     let a = p.stat(cut_path(n)).expect("stat").attr;
     let old = (LEN, 0o644, 0);
@@ -197,7 +202,8 @@ fn is_changed(p: &mut Process, n: u64) -> Option<bool> {
     }
 }
 
-/// Nothing is free, and each file's log has no room in its page; half of the logs have an entry of attributes, too.
+/// Nothing is free, and each file's log has no room in its page; half of the logs have an entry of
+/// attributes, too.
 fn full_of_files<S: Subject>(m: &Mounted<S>, files: u64) -> Process {
     let mut p = m.process();
     p.umask(0);
@@ -220,7 +226,8 @@ fn full_of_files<S: Subject>(m: &Mounted<S>, files: u64) -> Process {
     p
 }
 
-/// Changes of attributes that free nothing work where nothing is free, and truncations that free blocks after them.
+/// Changes of attributes that free nothing work where nothing is free, and truncations that free blocks after
+/// them.
 pub fn attributes_of_a_full_file_system_can_be_changed<S: Subject>(subject: &S) {
     const FILES: u64 = 600;
     for unmounted in [true, false] {
@@ -270,7 +277,8 @@ pub fn attributes_of_a_full_file_system_can_be_changed<S: Subject>(subject: &S) 
     }
 }
 
-/// Power fails while attributes of a full file system change: each change is there or not, and those that returned are.
+/// Power fails while attributes of a full file system change: each change is there or not, and those that
+/// returned are.
 pub fn a_full_file_system_loses_power_while_attributes_change<S: Subject>(subject: &S, instants: u64) {
     const FILES: u64 = 120;
     let span: Arc<Mutex<(Nanos, Nanos)>> = Arc::default();

@@ -20,8 +20,8 @@ fn free(p: &mut Process) -> u64 {
     p.statfs().expect("statfs").free_blocks
 }
 
-/// Reserved blocks, within and beyond the end of a file, are taken and read as zeros, also when the file grows over
-/// them and after a remount; with the file they go.
+/// Reserved blocks, within and beyond the end of a file, are taken and read as zeros, also when the file
+/// grows over them and after a remount; with the file they go.
 pub fn reserved_blocks_read_as_zeros<S: Subject>(subject: &S) {
     let subject = subject.clone();
     run(move || {
@@ -103,7 +103,8 @@ pub fn reserving_too_much_changes_nothing<S: Subject>(subject: &S) {
     });
 }
 
-/// Punching gives blocks back and leaves holes, zeroing keeps them; both leave what lies beside alone, and last.
+/// Punching gives blocks back and leaves holes, zeroing keeps them; both leave what lies beside alone, and
+/// last.
 pub fn punched_and_zeroed_ranges_read_as_zeros<S: Subject>(subject: &S) {
     let subject = subject.clone();
     run(move || {

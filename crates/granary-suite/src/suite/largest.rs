@@ -130,8 +130,8 @@ fn call(rng: &mut Stream, p: &mut Process, fds: [Fd; 2], max: u64, end: &mut End
     }
 }
 
-/// Calls on the last pages of the largest file that there may be do what they do elsewhere, up to its last byte; beyond
-/// it is `TooBig`. `vfs` has an empty file system.
+/// Calls on the last pages of the largest file that there may be do what they do elsewhere, up to its last
+/// byte; beyond it is `TooBig`. `vfs` has an empty file system.
 pub fn the_end_of_the_largest_file(vfs: &Arc<Vfs>, seed: u64, calls: usize) {
     let mut rng = Stream::new(seed, "largest");
     let mut p = Process::new(vfs.clone(), granary_fs::Cred::ROOT);
@@ -154,7 +154,8 @@ pub fn the_end_of_the_largest_file(vfs: &Arc<Vfs>, seed: u64, calls: usize) {
     p.exit();
 }
 
-/// The same for a file system's subject, with ordinary and with tiny caches; the file system is sound afterwards.
+/// The same for a file system's subject, with ordinary and with tiny caches; the file system is sound
+/// afterwards.
 pub fn the_largest_file_is_whole_to_its_last_byte<S: Subject>(subject: &S) {
     for (seed, config) in [(1, VfsConfig::default()), (2, super::tiny_caches()), (3, super::tiny_caches())] {
         let subject = subject.clone();

@@ -1,5 +1,5 @@
-//! [`LateDrive`]: a drive that keeps its promises and no more, and takes its time with file data: everything written
-//! later overtakes it. Whoever relies on the order of submission is found out.
+//! [`LateDrive`]: a drive that keeps its promises and no more, and takes its time with file data: everything
+//! written later overtakes it. Whoever relies on the order of submission is found out.
 
 use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::rng::Stream;

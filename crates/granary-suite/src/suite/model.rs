@@ -1,4 +1,5 @@
-//! Random calls behave as on the reference model, across remounts, with small caches and under many schedules.
+//! Random calls behave as on the reference model, across remounts, with small caches and under many
+//! schedules.
 
 use super::{Mounted, Subject, drive, port, run_jittered};
 use crate::model::{Generator, Mix, Op, apply, check_history, run_concurrently, run_sequence, snapshot};
@@ -76,7 +77,8 @@ fn name_op(rng: &mut Stream) -> Op {
     }
 }
 
-/// Mounts a small file system under a schedule of its own and hands it to `body`; then everything must be sound.
+/// Mounts a small file system under a schedule of its own and hands it to `body`; then everything must be
+/// sound.
 fn crowd<S: Subject>(subject: &S, seed: u64, body: impl FnOnce(&Mounted<S>) -> Result<(), String> + 'static) {
     let subject = subject.clone();
     let result = run_jittered(seed, move || {

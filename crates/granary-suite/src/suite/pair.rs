@@ -1,14 +1,14 @@
-//! [`Pair`]: an NVM DIMM and an SSD as one range of pages, so that the properties of this module, which know one drive, hold a file
-//! system on two devices to the same.
+//! [`Pair`]: an NVM DIMM and an SSD as one range of pages, so that the properties of this module, which know
+//! one drive, hold a file system on two devices to the same.
 //!
 //! ```text
 //!   pages   0 .......... n | n .............. end        n: a third of all, in steps of 64 pages
 //!           the DIMM's     | the SSD's
 //! ```
 //!
-//! [`halves`] gives ports to both again. Bytes beyond the DIMM and blocks within it are refused where the halves are used; the pair
-//! itself reads and writes pages of both, for tests that look at media or damage them. Power fails on both at once, and each
-//! loses its own legal part.
+//! [`halves`] gives ports to both again. Bytes beyond the DIMM and blocks within it are refused where the
+//! halves are used; the pair itself reads and writes pages of both, for tests that look at media or damage
+//! them. Power fails on both at once, and each loses its own legal part.
 
 use granary_device::{
     Command, Devices, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Port, Role, Streamed,

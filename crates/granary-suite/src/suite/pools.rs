@@ -1,7 +1,8 @@
-//! Every pool of a file system, filled on its own: names, inodes, targets, attributes, index blocks, small pieces of content.
+//! Every pool of a file system, filled on its own: names, inodes, targets, attributes, index blocks, small
+//! pieces of content.
 //!
-//! "No space" is an answer only where `statfs` says so: nothing is available, or no inode is free. Whatever was used up, all of it
-//! can be taken away again, and what was given up is there for others.
+//! "No space" is an answer only where `statfs` says so: nothing is available, or no inode is free. Whatever
+//! was used up, all of it can be taken away again, and what was given up is there for others.
 
 use super::{Mounted, Subject, create, drive, fill, run};
 use granary_fs::{FileKind, FsError, Result, SetXattr};
@@ -47,8 +48,8 @@ const ALL: [Piece; 9] = [
 /// Files that [`Piece::Append`] writes to.
 const APPENDED: u64 = 400;
 
-/// Content of one file is written over in small pieces first, so that file systems which keep such pieces apart have no place
-/// left for more.
+/// Content of one file is written over in small pieces first, so that file systems which keep such pieces
+/// apart have no place left for more.
 const SCRIBBLED: u64 = 3 << 20;
 
 fn long(n: u64, len: usize) -> String {
@@ -155,7 +156,8 @@ pub fn no_space_is_said_only_where_statfs_says_it<S: Subject>(subject: &S) {
             assert_eq!(error, FsError::NoSpace, "{piece:?}");
             p.sync().expect("sync");
             let s = p.statfs().expect("statfs");
-            // Small drives: what a log-structured file system needs to write anything is a larger part of them.
+            // Small drives: what a log-structured file system needs to write anything is a larger part of
+            // them.
             let full = s.available_blocks() * 12 <= s.blocks || s.free_inodes * 100 <= s.inodes;
             assert!(full, "{piece:?}: no space with {s:?}");
             m.check();

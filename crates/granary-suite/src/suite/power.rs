@@ -196,7 +196,8 @@ fn life<S: Subject>(
     (result.expect_err("clients never end"), *report.lock())
 }
 
-/// For each seed a drive that loses its power four times under six clients; returns what the mounts recovered.
+/// For each seed a drive that loses its power four times under six clients; returns what the mounts
+/// recovered.
 pub fn what_was_fsynced_survives_power_failures<S: Subject>(subject: &S, seeds: u64) -> Vec<S::Recovery> {
     let mut recovered = Vec::new();
     for seed in 0..seeds {
@@ -227,8 +228,8 @@ pub fn what_was_fsynced_survives_power_failures<S: Subject>(subject: &S, seeds: 
     recovered
 }
 
-/// Runs `before` on a fresh file system and lets the power fail at `at` (or where `before` says); then `after` on what
-/// recovery made of it.
+/// Runs `before` on a fresh file system and lets the power fail at `at` (or where `before` says); then
+/// `after` on what recovery made of it.
 pub fn fail_and_look<S: Subject>(
     subject: &S,
     drive: Arc<dyn Drive>,
@@ -255,7 +256,8 @@ pub fn fail_and_look<S: Subject>(
     });
 }
 
-/// 300 files, each synced when it was made, and the power fails: all are there. `looked` is shown what recovery did.
+/// 300 files, each synced when it was made, and the power fails: all are there. `looked` is shown what
+/// recovery did.
 pub fn a_power_failure_right_after_fsync_loses_nothing<S: Subject>(
     subject: &S,
     looked: impl FnOnce(&S::Recovery) + 'static,

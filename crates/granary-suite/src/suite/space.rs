@@ -104,8 +104,8 @@ pub fn a_full_file_system_survives_a_crowd<S: Subject>(subject: &S) {
     }
 }
 
-/// A directory of `count` names that takes more than `size` bytes: every name is found, none twice, also after a remount;
-/// removal leaves nothing.
+/// A directory of `count` names that takes more than `size` bytes: every name is found, none twice, also
+/// after a remount; removal leaves nothing.
 pub fn a_large_directory_keeps_every_name<S: Subject>(subject: &S, count: u32, size: u64) {
     let subject = subject.clone();
     run(move || {
@@ -192,7 +192,8 @@ pub fn listing_survives_changes_in_between<S: Subject>(subject: &S) {
     });
 }
 
-/// A sparse file beyond 4 GiB, and a few bytes far behind: every piece is where it was put, in and past the cache.
+/// A sparse file beyond 4 GiB, and a few bytes far behind: every piece is where it was put, in and past the
+/// cache.
 pub fn a_large_sparse_file_keeps_every_piece<S: Subject>(subject: &S) {
     let subject = subject.clone();
     run(move || {

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   still files   | s0 | s1 | ...   written once, then read all the time by several threads
-//!   others        | o0 | o1 | ...   between them on the drive, written over all the time: what cleans has to move the still ones
+//!   others        | o0 | o1 | ...   between them on the drive, written over all the time: what cleans has to
+//!                                   move the still ones
 //! ```
 //!
-//! A reader looks an address up and asks the drive later. In between the block may move, and its old address may end. In virtual time a
-//! reader is set aside there ([`WorldConfig::preempt`]); threads on the wall clock are set aside by the host.
+//! A reader looks an address up and asks the drive later. In between the block may move, and its old address
+//! may end. In virtual time a reader is set aside there ([`WorldConfig::preempt`]); threads on the wall clock
+//! are set aside by the host.
 
 use super::{Mounted, Subject, create, drive, fill, port};
 use granary_device::Drive;
@@ -69,7 +71,8 @@ fn reader(vfs: Arc<Vfs>, seed: u64, stop: &AtomicBool, reads: &AtomicU64) -> Opt
     wrong
 }
 
-/// Makes the files, writes `rounds` times to the others while the still ones are read, and looks at all of it again after a mount.
+/// Makes the files, writes `rounds` times to the others while the still ones are read, and looks at all of it
+/// again after a mount.
 fn exercise<S: Subject>(
     subject: &S,
     drive: &Arc<dyn Drive>,
@@ -135,8 +138,8 @@ fn exercise<S: Subject>(
     wrong.map_or(Ok(()), |wrong| Err(format!("after a mount: {wrong}")))
 }
 
-/// For each seed: readers are set aside between an address and the drive's command, while everything around them is written over. `worked`
-/// looks whether what moves blocks did so at all.
+/// For each seed: readers are set aside between an address and the drive's command, while everything around
+/// them is written over. `worked` looks whether what moves blocks did so at all.
 pub fn still_files_stay_while_readers_are_set_aside<S: Subject>(
     subject: &S,
     size: Bytes,

@@ -18,7 +18,8 @@ use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 /// The file of settings that scripts and soaks make images of variants with.
 const SETTINGS: &str = include_str!("../../../../scripts/restless.settings");
 
-/// The settings of a file system in `scripts/restless.settings`, each as `--set` takes it. `section`: the name that its variants share.
+/// The settings of a file system in `scripts/restless.settings`, each as `--set` takes it. `section`: the
+/// name that its variants share.
 pub fn restless_settings(section: &str) -> impl Iterator<Item = &'static str> {
     let section = format!("{section}.");
     SETTINGS.lines().filter(move |line| line.starts_with(&section))
@@ -31,7 +32,8 @@ pub struct Variant {
     pub remaps: bool,
     /// fsync is FS_WRITE.
     pub fs_writes: bool,
-    /// Few files lie between others, most of the file system is in use: the test is of what moves. Else random calls may need all of it.
+    /// Few files lie between others, most of the file system is in use: the test is of what moves. Else
+    /// random calls may need all of it.
     pub is_full: bool,
 }
 
@@ -90,8 +92,8 @@ impl<S: Subject> Variants<S> {
         self.each(false, |subject| super::threads_on_the_wall_clock_leave_a_sound_file_system(&subject));
     }
 
-    /// Scripts that need root, and soaks, are run seldom. A setting that has another name or range since would be noticed by nobody
-    /// before.
+    /// Scripts that need root, and soaks, are run seldom. A setting that has another name or range since
+    /// would be noticed by nobody before.
     pub fn settings_of_scripts_are_known_and_work(&self) {
         for entry in self.entries {
             on_bam(|| run(move || works_with_settings(entry)));

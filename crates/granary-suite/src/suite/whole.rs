@@ -43,8 +43,8 @@ properties!(
     still_files_stay_while_readers_are_set_aside,
 );
 
-/// Makes a test of each property of the suite for one file system. First what its devices are (`suite::on_ssd`, `on_nvm`,
-/// `on_pair`), then for every property one of
+/// Makes a test of each property of the suite for one file system. First what its devices are
+/// (`suite::on_ssd`, `on_nvm`, `on_pair`), then for every property one of
 ///
 /// ```text
 ///   PROPERTY => of SUBJECT, MORE ARGUMENTS;     the suite's function, called with these

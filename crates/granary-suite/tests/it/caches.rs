@@ -1,5 +1,5 @@
-//! What the caches promise about time: read-ahead, write-back by age and by pressure, errors told once; and that the
-//! checker of histories refuses what no serial order explains.
+//! What the caches promise about time: read-ahead, write-back by age and by pressure, errors told once; and
+//! that the checker of histories refuses what no serial order explains.
 
 use granary_fs::{Cred, DirtyPages, FsError, Inode};
 use granary_sim::{World, now, sleep};
@@ -130,7 +130,8 @@ fn a_history_that_nothing_explains_is_refused() {
     });
 }
 
-/// Closed files leave memory; what could not be written then is told to who syncs the file later, once, or to who unmounts.
+/// Closed files leave memory; what could not be written then is told to who syncs the file later, once, or to
+/// who unmounts.
 #[test]
 fn a_write_back_error_is_told_when_the_inode_has_left_memory_meanwhile() {
     for synced in [true, false] {
@@ -158,7 +159,8 @@ fn a_write_back_error_is_told_when_the_inode_has_left_memory_meanwhile() {
     }
 }
 
-/// A daemon of the file system writes a page of a file back (NILFS2's logs, ext4's ordered data) while the last program leaves.
+/// A daemon of the file system writes a page of a file back (NILFS2's logs, ext4's ordered data) while the
+/// last program leaves.
 #[test]
 fn an_unmount_waits_for_the_file_systems_own_daemons() {
     in_world(|_, mut p| {

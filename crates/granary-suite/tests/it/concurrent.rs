@@ -47,8 +47,8 @@ fn check(seed: u64, setup: Vec<Op>, tasks: Vec<Vec<Op>>) {
     }
 }
 
-/// A flusher waits while `sync` writes a removed file back, finds nothing left to write, and is the file's last user: it frees it,
-/// since nobody else may ever call.
+/// A flusher waits while `sync` writes a removed file back, finds nothing left to write, and is the file's
+/// last user: it frees it, since nobody else may ever call.
 #[test]
 fn a_flusher_frees_the_removed_file_that_it_was_the_last_to_use() {
     World::new(WorldConfig::default())
@@ -201,8 +201,9 @@ fn any_calls_at_the_same_time_end_and_leave_a_sound_file_system() {
     }
 }
 
-/// A crowd opens a name while a rename in its directory is under way, waits for it, and reads the file that came to the name: all
-/// opens have to be placed behind the rename, and to try each at both sides of it would take too long.
+/// A crowd opens a name while a rename in its directory is under way, waits for it, and reads the file that
+/// came to the name: all opens have to be placed behind the rename, and to try each at both sides of it would
+/// take too long.
 #[test]
 fn opens_that_waited_for_a_rename_are_explained() {
     let open = || Op::Open { path: "/d/b".to_owned(), flags: OpenFlags::RDWR, mode: 0o600 };

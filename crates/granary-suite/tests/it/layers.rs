@@ -1,5 +1,5 @@
-//! A file system on a lower vfs: it behaves as the reference, charges a system call once, and no schedule makes its layers wait
-//! for each other.
+//! A file system on a lower vfs: it behaves as the reference, charges a system call once, and no schedule
+//! makes its layers wait for each other.
 
 use granary_device::Port;
 use granary_fs::{Cred, FsError, Result, SetXattr};

@@ -93,7 +93,8 @@ fn what_a_program_would_get_a_signal_for_is_a_fault() {
     });
 }
 
-/// One duplicate per page from its first store until its write-back, none for loads, none for write() with a mask.
+/// One duplicate per page from its first store until its write-back, none for loads, none for write() with a
+/// mask.
 #[test]
 fn a_page_is_duplicated_once_until_it_is_written_back() {
     for tracking in [Tracking::Mask, Tracking::Xor] {

@@ -62,7 +62,8 @@ fn calls_behave_as_the_reference_with_tiny_caches() {
     }
 }
 
-/// Lines found by comparing pages with their duplicates: nothing that media hold differs from memory goes missing.
+/// Lines found by comparing pages with their duplicates: nothing that media hold differs from memory goes
+/// missing.
 #[test]
 fn calls_behave_as_the_reference_with_duplicates() {
     let data = Mix { names: 1, attrs: 1, data: 12, ..Mix::default() };
@@ -103,8 +104,8 @@ fn permissions_and_names_behave_as_the_reference() {
     }
 }
 
-/// A call that the file system refuses leaves everything as it was. All is root's: a write by somebody else takes the
-/// set-ID bits away before it fails, as in Linux.
+/// A call that the file system refuses leaves everything as it was. All is root's: a write by somebody else
+/// takes the set-ID bits away before it fails, as in Linux.
 #[test]
 fn a_failed_call_changes_nothing() {
     for seed in 500..506 {

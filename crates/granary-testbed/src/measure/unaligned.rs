@@ -1,4 +1,5 @@
-//! Direct writes that begin within a page beside those that begin with a mapping unit (OrchFS's talk, Figure 3).
+//! Direct writes that begin within a page beside those that begin with a mapping unit (OrchFS's talk,
+//! Figure 3).
 //!
 //! ```text
 //!   aligned      write of n bytes

@@ -1,4 +1,5 @@
-//! A file system is added and taken away in one place: outside its own crate nobody names it but the registry.
+//! A file system is added and taken away in one place: outside its own crate nobody names it but the
+//! registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,15 +8,17 @@ use std::path::{Path, PathBuf};
 /// Where a registered file system's crate is named, beside the root manifest's list of dependencies.
 const REGISTRY: [&str; 2] = ["crates/granary-testbed/Cargo.toml", "crates/granary-testbed/src/registry.rs"];
 
-/// Parts of paths that are not counted: tests, benches and examples may take any file system they like; `granary-papers` and the command
-/// `calibrate` compare with particular ones, which is what they are for; `docs` tell of all; `target` is built.
+/// Parts of paths that are not counted: tests, benches and examples may take any file system they like;
+/// `granary-papers` and the command `calibrate` compare with particular ones, which is what they are for;
+/// `docs` tell of all; `target` is built.
 const NOT_COUNTED: [&str; 7] =
     ["tests", "benches", "examples", "granary-papers", "calibrate", "docs", "target"];
 
 /// Files that name a file system without need. It may only become shorter: file, crate.
 const STILL: [(&str, &str); 0] = [];
 
-/// File systems that stand on another's structures, as their papers have it: crate, crate below. The one below does not know them.
+/// File systems that stand on another's structures, as their papers have it: crate, crate below. The one
+/// below does not know them.
 const STANDS_ON: [(&str, &str); 1] = [("granary-devfs", "granary-pmfs")];
 
 fn root() -> PathBuf {
@@ -55,7 +58,8 @@ fn binding(text: &str) -> String {
     kept
 }
 
-/// Whether `text` has the crate's name, as a package or in a path, and not only as the beginning of a longer one.
+/// Whether `text` has the crate's name, as a package or in a path, and not only as the beginning of a longer
+/// one.
 fn names(text: &str, package: &str) -> bool {
     let longer = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     [package.to_owned(), package.replace('-', "_")].iter().any(|name| {

@@ -1,5 +1,5 @@
-//! One word, one meaning: a public type's name that two crates have is in docs/GLOSSARY.md, with what all of them are. Names that
-//! say nothing by themselves no public type has.
+//! One word, one meaning: a public type's name that two crates have is in docs/GLOSSARY.md, with what all of
+//! them are. Names that say nothing by themselves no public type has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -61,7 +61,8 @@ const STILL: [&str; 49] = [
     "Way",
 ];
 
-/// The public types that lead out of a crate's root: declared or passed on in `lib.rs` and in its public modules.
+/// The public types that lead out of a crate's root: declared or passed on in `lib.rs` and in its public
+/// modules.
 fn public_types(file: &Path, modules: &Path, found: &mut BTreeSet<String>) {
     let Ok(text) = fs::read_to_string(file) else { return };
     let lines = || text.lines().filter(|line| !line.trim_start().starts_with("//"));

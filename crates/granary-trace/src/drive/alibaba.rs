@@ -6,8 +6,8 @@
 //!   --device 419   bytes   microseconds since 1970
 //! ```
 //!
-//! Source: the README of the traces (Li et al., "An In-Depth Analysis of Cloud Block Storage Workloads in Large-Scale
-//! Production", IISWC 2020), "io_traces.csv".
+//! Source: the README of the traces (Li et al., "An In-Depth Analysis of Cloud Block Storage Workloads in
+//! Large-Scale Production", IISWC 2020), "io_traces.csv".
 
 use super::lines::decimal;
 use super::rows::{Between, Layout, Row, number, writes};

@@ -3,24 +3,27 @@
 //! ```text
 //!     8,0    3        1     0.000000000   697  D   W 223490 + 8 [kjournald]
 //!     device CPU      no.   seconds       PID  |   |  sector, sectors of 512 B
-//!     --device 8,0                             |   R read, W write, D discard, F first: flush; others: no access
+//!     --device 8,0                             |   R read, W write, D discard, F first: flush; others: no
+//!                                                  access
 //!                                              Q queued, D given to the driver, others skipped
 //!     FWS             a flush without data                 WFS 8 + 8       a write (F behind the W: FUA)
 //!     FWFSM 8 + 8     a flush, then the write: two accesses of one line
 //!     R 96 (12 00 ..) a command that passes the block layer by (SCSI, ATA, NVMe): bytes and the command, no sectors
 //! ```
 //!
-//! The first F is REQ_PREFLUSH, the one behind the letter of the operation REQ_FUA (`blk_fill_rwbs`). A block layer that
-//! takes such a write apart shows it whole as `Q`; a driver that gets it whole shows it as `D`, too.
+//! The first F is REQ_PREFLUSH, the one behind the letter of the operation REQ_FUA (`blk_fill_rwbs`). A block
+//! layer that takes such a write apart shows it whole as `Q`; a driver that gets it whole shows it as `D`,
+//! too.
 //!
-//! `D` is the default: these are the commands that the drive saw, after merging, in the order and at the time that it saw
-//! them. Devices without a driver of their own (device mapper, md) have no `D` events: take `Q` there.
+//! `D` is the default: these are the commands that the drive saw, after merging, in the order and at the time
+//! that it saw them. Devices without a driver of their own (device mapper, md) have no `D` events: take `Q`
+//! there.
 //!
-//! Commands that pass the block layer by (an inquiry, a SMART query) say how many bytes they move, and not from where: they are
-//! left out and counted.
+//! Commands that pass the block layer by (an inquiry, a SMART query) say how many bytes they move, and not
+//! from where: they are left out and counted.
 //!
-//! The summary that blkparse prints after the events is skipped. Source: blkparse(1), "Output" and "Default output";
-//! `process_default` of blkparse (lines of packet commands).
+//! The summary that blkparse prints after the events is skipped. Source: blkparse(1), "Output" and "Default
+//! output"; `process_default` of blkparse (lines of packet commands).
 
 use super::event::{Event, Op, Seen, Source, Written};
 use super::lines::{Device, Lines, SECTOR, covered, decimal, touched};

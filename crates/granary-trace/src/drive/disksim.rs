@@ -6,8 +6,8 @@
 //!   ms since the trace's start, --device 30, sectors of 512 B, flags in hex: bit 0 is a read
 //! ```
 //!
-//! Source: Bucy, Schindler, Schlosser, Ganger, "The DiskSim Simulation Environment Version 4.0 Reference Manual",
-//! CMU-PDL-08-101, "Traces", "ascii".
+//! Source: Bucy, Schindler, Schlosser, Ganger, "The DiskSim Simulation Environment Version 4.0 Reference
+//! Manual", CMU-PDL-08-101, "Traces", "ascii".
 
 use super::lines::decimal;
 use super::rows::{Between, Layout, Row, number, sectors};

@@ -1,4 +1,5 @@
-//! [`Event`]: a call of a drive at an instant, whatever the trace that it came from; [`Source`]: a reader of a trace.
+//! [`Event`]: a call of a drive at an instant, whatever the trace that it came from; [`Source`]: a reader of
+//! a trace.
 
 use crate::error::TraceError;
 use granary_device::{FileEnd, RemapRange, Structure};

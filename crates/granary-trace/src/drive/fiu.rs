@@ -8,7 +8,8 @@
 //!
 //! The digests are not used: what is written repeats a word, as with the other formats.
 //!
-//! Source: the README of the traces (SNIA IOTTA 390 and 391; Koller, Rangaswami, "I/O Deduplication", FAST 2010).
+//! Source: the README of the traces (SNIA IOTTA 390 and 391; Koller, Rangaswami, "I/O Deduplication",
+//! FAST 2010).
 
 use super::lines::decimal;
 use super::rows::{Between, Layout, Row, number, sectors, writes};

@@ -1,7 +1,8 @@
 //! [`Format`]: the formats of traces, how each is recognised, and who reads it.
 //!
-//! Invariant: a format is found by lines that its own reader takes, so what is found can be read. Where two formats differ in
-//! nothing but whether a time is whole (DiskSim, MQSim), all lines that are looked at decide.
+//! Invariant: a format is found by lines that its own reader takes, so what is found can be read. Where two
+//! formats differ in nothing but whether a time is whole (DiskSim, MQSim), all lines that are looked at
+//! decide.
 
 use super::event::Source;
 use super::rows::{Layout, Rows};

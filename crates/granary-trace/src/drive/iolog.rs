@@ -9,8 +9,8 @@
 //!   name     action, offset and bytes      --device /dev/sda
 //! ```
 //!
-//! Actions are read, write, trim, sync and datasync (a flush), and in version 2 wait, for so many microseconds since the
-//! line before. A version 2 log without any says no time: all of it is stamped 0.
+//! Actions are read, write, trim, sync and datasync (a flush), and in version 2 wait, for so many
+//! microseconds since the line before. A version 2 log without any says no time: all of it is stamped 0.
 //!
 //! It does *not* leave out waits below 100 us, as the manual has it: fio's `read_iolog` does not either.
 //!

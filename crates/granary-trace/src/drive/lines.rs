@@ -1,4 +1,5 @@
-//! What the readers of text traces share: [`Lines`], a line at a time; [`Device`], the one device of several; numbers.
+//! What the readers of text traces share: [`Lines`], a line at a time; [`Device`], the one device of several;
+//! numbers.
 //!
 //! Invariant: a line longer than 64 KiB is refused, so that no file fills the memory.
 
@@ -142,8 +143,8 @@ impl Device {
     }
 }
 
-/// A decimal number of units of `unit` nanoseconds, exactly: `12.000000345` seconds. What is finer than a nanosecond is
-/// left out. Nothing where it is no such number, or more than 584 years.
+/// A decimal number of units of `unit` nanoseconds, exactly: `12.000000345` seconds. What is finer than a
+/// nanosecond is left out. Nothing where it is no such number, or more than 584 years.
 pub(super) fn decimal(text: &str, unit: u64) -> Option<Nanos> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());

@@ -6,8 +6,9 @@
 //!   ns since the trace's start, --device 0, sectors of 512 B, 0 write and 1 read
 //! ```
 //!
-//! MQSim can be told of another unit (`Time_Unit` in its workload file), which the trace does not say: `--scale` makes up
-//! for it (microseconds: 1000). What tells such a trace from DiskSim's is the time without a decimal point.
+//! MQSim can be told of another unit (`Time_Unit` in its workload file), which the trace does not say:
+//! `--scale` makes up for it (microseconds: 1000). What tells such a trace from DiskSim's is the time without
+//! a decimal point.
 //!
 //! Source: MQSim's README, "Trace-based workloads", and `ASCII_Trace_Definition.h`; SSDsim's README, "Note".
 

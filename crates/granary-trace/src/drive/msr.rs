@@ -6,9 +6,11 @@
 //!   ticks of 100 ns       --device hm.1   bytes    not used: it is that of the drive which was traced
 //! ```
 //!
-//! Time stamps are those of Windows: since 1601. The lines are nearly in order of time; the replay sorts them within a window.
+//! Time stamps are those of Windows: since 1601. The lines are nearly in order of time; the replay sorts them
+//! within a window.
 //!
-//! Source: Narayanan, Donnelly, Rowstron, "Write off-loading", FAST 2008; the README of the traces (SNIA IOTTA 388).
+//! Source: Narayanan, Donnelly, Rowstron, "Write off-loading", FAST 2008; the README of the traces (SNIA
+//! IOTTA 388).
 
 use super::rows::{Between, Layout, Row, number, writes};
 use granary_units::Nanos;

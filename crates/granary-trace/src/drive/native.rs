@@ -5,11 +5,13 @@
 //!   operation:  kind 1 (bit 7: refused) | time since the one before (zigzag) | its numbers | its content
 //! ```
 //!
-//! Numbers are LEB128: 7 bits a byte, the lowest first. A page that repeats a word takes 9 bytes. The content is all there,
-//! so that a replay leaves the drive with the same bytes, counters and times as the recorded run.
+//! Numbers are LEB128: 7 bits a byte, the lowest first. A page that repeats a word takes 9 bytes. The content
+//! is all there, so that a replay leaves the drive with the same bytes, counters and times as the recorded
+//! run.
 //!
 //! Invariant: what was cut off or changed is found: by the checksums of header and end. Who asks for it
-//! ([`Reader::take_cut`]) gets the whole operations of a record that was cut off, without a checksum over them.
+//! ([`Reader::take_cut`]) gets the whole operations of a record that was cut off, without a checksum over
+//! them.
 
 mod read;
 mod write;

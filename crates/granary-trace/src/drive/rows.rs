@@ -4,10 +4,11 @@
 //!   line ── split at commas, tabs or blanks; quotes taken off ──> columns ── Layout::row ──> Row ──> Event
 //! ```
 //!
-//! What spreadsheets and scripts leave around the columns (a byte order mark, quotes, tabs for commas, blanks, capitals or
-//! none) changes nothing. A first line that names the columns is passed over.
+//! What spreadsheets and scripts leave around the columns (a byte order mark, quotes, tabs for commas,
+//! blanks, capitals or none) changes nothing. A first line that names the columns is passed over.
 //!
-//! Invariant: a line that is no access of the format ends the reading with its number and what is wrong with it.
+//! Invariant: a line that is no access of the format ends the reading with its number and what is wrong with
+//! it.
 
 use super::event::{Event, Op, Seen, Source, Written};
 use super::lines::{Device, Lines, touched};

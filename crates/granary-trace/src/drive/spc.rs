@@ -8,8 +8,8 @@
 //!   application storage unit: --device 0
 //! ```
 //!
-//! The size of a block stands in the description of a trace, not in it: 512 B in the repository's. A size of 0 is legal and
-//! moves nothing.
+//! The size of a block stands in the description of a trace, not in it: 512 B in the repository's. A size of
+//! 0 is legal and moves nothing.
 //!
 //! Source: Storage Performance Council, "SPC Trace File Format Specification", revision 1.0.1, 2002.
 

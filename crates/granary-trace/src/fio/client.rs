@@ -4,9 +4,10 @@
 //!   draw (Order) ──> rate: not before its time ──> gate: flushes and pauses ──> issue
 //! ```
 //!
-//! A **rate** lets the n-th byte go at n / rate after the beginning, so that what was late is made up for, as in fio (`rate`,
-//! linear). The **gate** stands before everything that a client issues: after `fsync` writes a flush goes first and the others
-//! wait for it; after `thinktime_blocks` accesses all that are under way are waited for, and then the pause.
+//! A **rate** lets the n-th byte go at n / rate after the beginning, so that what was late is made up for, as
+//! in fio (`rate`, linear). The **gate** stands before everything that a client issues: after `fsync` writes
+//! a flush goes first and the others wait for it; after `thinktime_blocks` accesses all that are under way
+//! are waited for, and then the pause.
 
 use super::job::{Access, Job, Part};
 use super::order::Order;
@@ -16,7 +17,8 @@ use std::ops::Deref;
 
 /// Accesses drawn together, so that the drive can look ahead.
 const AHEAD: usize = 32;
-/// Nothing is issued from here on, 292 years: half of what the virtual clock holds, so that what is under way can end.
+/// Nothing is issued from here on, 292 years: half of what the virtual clock holds, so that what is under way
+/// can end.
 const FARTHEST: Nanos = Nanos(u64::MAX / 2);
 
 /// What is to be accessed.

@@ -1,5 +1,5 @@
-//! Content of files that are verified: each byte is a function of its file and its place, so that what is read says whether it is
-//! what belongs there, whoever wrote it last.
+//! Content of files that are verified: each byte is a function of its file and its place, so that what is
+//! read says whether it is what belongs there, whoever wrote it last.
 
 use granary_sim::rng::Stream;
 

@@ -1,4 +1,5 @@
-//! [`FreeMap`]: which units of a pass were visited, and the next one that was not, in a few steps however many there are.
+//! [`FreeMap`]: which units of a pass were visited, and the next one that was not, in a few steps however
+//! many there are.
 //!
 //! ```text
 //!   level 0   a bit for each unit: visited
@@ -48,7 +49,8 @@ impl FreeMap {
         }
     }
 
-    /// The first unit at or behind this one that was not visited; behind the last the search goes on at the first. `None`: all were.
+    /// The first unit at or behind this one that was not visited; behind the last the search goes on at the
+    /// first. `None`: all were.
     pub(super) fn next_free(&self, unit: u64) -> Option<u64> {
         self.from(unit).or_else(|| self.from(0))
     }

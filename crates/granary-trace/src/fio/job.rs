@@ -1,7 +1,7 @@
 //! [`Job`]: one kind of access, by one or more clients that keep a number of them in flight.
 //!
-//! The words are fio's where fio has them (`rw`, `bs`, `iodepth`, `numjobs`, `rwmixread`, `norandommap`); `load`, `store` and
-//! `persist` are those of a byte interface.
+//! The words are fio's where fio has them (`rw`, `bs`, `iodepth`, `numjobs`, `rwmixread`, `norandommap`);
+//! `load`, `store` and `persist` are those of a byte interface.
 
 use super::mistakes::Mistake;
 use granary_units::{Bytes, LINE_SIZE, Nanos};
@@ -202,7 +202,8 @@ pub struct Part {
     pub size: u64,
 }
 
-/// Accesses of a job of one block size start at multiples of this, from `offset` on: a small store never straddles lines.
+/// Accesses of a job of one block size start at multiples of this, from `offset` on: a small store never
+/// straddles lines.
 pub fn stride(job: &Job) -> u64 {
     let (line, bs) = (LINE_SIZE as u64, job.most());
     if job.pattern.first.is_byte() { bs.next_multiple_of(line.min(bs.next_power_of_two())) } else { bs }
@@ -274,7 +275,8 @@ impl Lines {
         self.keys.push((key, line));
     }
 
-    /// The line to look at for what is wrong with `keys`: of the one of them that was given last, else the section's.
+    /// The line to look at for what is wrong with `keys`: of the one of them that was given last, else the
+    /// section's.
     pub fn of(&self, keys: &[&str]) -> usize {
         let given = self.keys.iter().filter(|(k, _)| keys.contains(k)).map(|(_, line)| *line);
         given.max().unwrap_or(self.section)
@@ -310,9 +312,11 @@ pub struct Job {
     pub read_percent: u32,
     /// Random accesses touch every block once; otherwise each is drawn anew.
     pub random_map: bool,
-    /// Random accesses begin at multiples of this, and each place is drawn anew (`blockalign`). `None`: of the smallest block.
+    /// Random accesses begin at multiples of this, and each place is drawn anew (`blockalign`). `None`: of
+    /// the smallest block.
     pub align: Option<u64>,
-    /// `bsrange` means any number of bytes between its sizes, not multiples of the smaller one (`bs_unaligned`).
+    /// `bsrange` means any number of bytes between its sizes, not multiples of the smaller one
+    /// (`bs_unaligned`).
     pub unaligned: bool,
     /// Stop issuing after this much time.
     pub runtime: Option<Nanos>,

@@ -1,4 +1,5 @@
-//! What each option of a job file is: honoured, without effect on what is accessed, a matter of files, or refused.
+//! What each option of a job file is: honoured, without effect on what is accessed, a matter of files, or
+//! refused.
 //!
 //! Invariant: what is in none of the lists is refused with its name, and with the nearest name that is known.
 

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   one block size     block 0 1 2 ...          or each once in random order (a permutation), or drawn anew
-//!   several            byte 0, then behind the last one; or each unit of the smallest block once: an access begins at a unit
-//!                      drawn from all, or the next one that is free, and ends before one that was visited; or drawn anew
+//!   several            byte 0, then behind the last one; or each unit of the smallest block once: an access
+//!                      begins at a unit
+//!                      drawn from all, or the next one that is free, and ends before one that was visited;
+//!                      or drawn anew
 //! ```
 //!
-//! A pass over all places is followed by another, in an order of its own: as in fio, whose map of visited blocks is emptied
-//! while its generator goes on. Were each pass in the order of the last, gc would find whole blocks stale and an LRU cache
-//! nothing.
+//! A pass over all places is followed by another, in an order of its own: as in fio, whose map of visited
+//! blocks is emptied while its generator goes on. Were each pass in the order of the last, gc would find
+//! whole blocks stale and an LRU cache nothing.
 //!
 //! Source: fio's `get_next_rand_offset` and `mark_random_map` (io_u.c), `axmap_next_free` (lib/axmap.c).
 
@@ -53,9 +55,10 @@ impl Visited {
         Visited { units, left: units, map: FreeMap::new(units) }
     }
 
-    /// Visits a unit and up to `most - 1` behind it that were not visited; the first, and how many. The first is drawn from all units:
-    /// where it was visited, the next one that was not takes its place. So accesses begin at the front of gaps more often than anywhere
-    /// else, and are longer than if free units were drawn alike.
+    /// Visits a unit and up to `most - 1` behind it that were not visited; the first, and how many. The first
+    /// is drawn from all units: where it was visited, the next one that was not takes its place. So accesses
+    /// begin at the front of gaps more often than anywhere else, and are longer than if free units were drawn
+    /// alike.
     fn next(&mut self, most: u64, random: &mut Stream) -> (u64, u64) {
         if self.left == 0 {
             *self = Visited::new(self.units);

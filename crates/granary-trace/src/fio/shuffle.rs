@@ -1,8 +1,8 @@
 //! [`Shuffle`]: every number below `n` once, in random order, without a table of them.
 //!
-//! A Feistel network permutes the next power of two, halves of unequal length included; numbers at or above `n` are walked
-//! on (cycle walking), on average fewer than two steps. Unlike a linear congruence it leaves no pattern in the low bits, by which a drive's channels
-//! would be visited in turn.
+//! A Feistel network permutes the next power of two, halves of unequal length included; numbers at or above
+//! `n` are walked on (cycle walking), on average fewer than two steps. Unlike a linear congruence it leaves
+//! no pattern in the low bits, by which a drive's channels would be visited in turn.
 
 use granary_sim::rng::Stream;
 

@@ -5,8 +5,9 @@
 use super::job::{Amount, Blocks, PerDirection};
 use granary_units::{Bytes, Nanos};
 
-/// Sizes as fio writes them: `k`, `m`, `g`, `kb`... are powers of 1024. `KiB` are 1000 bytes to fio as long as `kb_base` is
-/// 1024, its default (fio(1), "Parameter types", "kb_base"): refused, as everywhere else they are 1024.
+/// Sizes as fio writes them: `k`, `m`, `g`, `kb`... are powers of 1024. `KiB` are 1000 bytes to fio as long
+/// as `kb_base` is 1024, its default (fio(1), "Parameter types", "kb_base"): refused, as everywhere else they
+/// are 1024.
 ///
 /// # Errors
 /// `value` is no size, with what one looks like.
@@ -75,7 +76,8 @@ pub fn time(value: &str) -> Result<Nanos, String> {
     time_in(value, "s")
 }
 
-/// Longest time that is believed, so that sums of a few stay within the virtual clock's 584 years: a hundred years.
+/// Longest time that is believed, so that sums of a few stay within the virtual clock's 584 years: a hundred
+/// years.
 const LONGEST: Nanos = Nanos(100 * 366 * 86_400 * 1_000_000_000);
 
 /// A time in `unit` unless another follows.
@@ -113,8 +115,8 @@ pub(super) fn range<T: Copy + PartialOrd>(
     Ok((least, most))
 }
 
-/// Up to three values, of reads, writes, trims. What is left out keeps its present value; a last one that no comma follows
-/// is that of the rest, too.
+/// Up to three values, of reads, writes, trims. What is left out keeps its present value; a last one that no
+/// comma follows is that of the rest, too.
 pub(super) fn three<T: Clone>(
     key: &str,
     value: &str,

@@ -1,10 +1,12 @@
-//! [`Lines`]: the 64 B lines of a page that are not zero. Inodes, nodes and logs are a few lines in a page of zeros.
+//! [`Lines`]: the 64 B lines of a page that are not zero. Inodes, nodes and logs are a few lines in a page of
+//! zeros.
 //!
 //! ```text
 //!   thin pointer -> count of references 8 | mask 8 | number of lines 8 | the lines whose bit is set, in order
 //! ```
 //!
-//! Invariant: as many lines as bits, and none of them is zero: they never change, a change makes bytes of the page.
+//! Invariant: as many lines as bits, and none of them is zero: they never change, a change makes bytes of the
+//! page.
 
 use crate::addr::{LINE_SIZE as LINE, PAGE_SIZE};
 use triomphe::ThinArc;

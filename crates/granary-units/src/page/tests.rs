@@ -58,7 +58,8 @@ fn writes_agree_with_a_plain_array() {
     }
 }
 
-/// Packing keeps the content and the old page; a page with more lines than asked for, and a word, stay as they are.
+/// Packing keeps the content and the old page; a page with more lines than asked for, and a word, stay as
+/// they are.
 #[test]
 fn packed_pages_are_lines_where_those_are_few() {
     let mut page = Page::ZERO;

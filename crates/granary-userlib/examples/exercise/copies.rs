@@ -1,4 +1,5 @@
-//! What a program remembers is never older than what was acknowledged: one thread changes by the kernel's own calls, another one asks.
+//! What a program remembers is never older than what was acknowledged: one thread changes by the kernel's own
+//! calls, another one asks.
 
 use crate::rw;
 use std::ffi::CString;
@@ -12,8 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 /// What was acknowledged last, of a number that grows.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
-/// One thread changes by the kernel's calls, which no library sees, and says so; another one asks by libc's all the time, and must not
-/// be told what was before. `change` makes the number so large, `ask` says how large it is.
+/// One thread changes by the kernel's calls, which no library sees, and says so; another one asks by libc's
+/// all the time, and must not be told what was before. `change` makes the number so large, `ask` says how
+/// large it is.
 fn never_older(changes: u64, change: impl Fn(u64), ask: impl Fn() -> u64 + Sync) {
     let first = ask();
     TOLD.store(first, SeqCst);

@@ -1,5 +1,5 @@
-//! A program that does with files what programs do, and looks whether libc's manual holds. The tests run it with the library in front
-//! of libc, and without.
+//! A program that does with files what programs do, and looks whether libc's manual holds. The tests run it
+//! with the library in front of libc, and without.
 //!
 //! ```text
 //!   exercise DIR       exit code 0: all as it should be
@@ -255,7 +255,8 @@ fn mappings(dir: &Path) {
     }
 }
 
-/// Random calls against a model in memory: commands, the kernel's calls (sizes, streams) and mappings, in any order.
+/// Random calls against a model in memory: commands, the kernel's calls (sizes, streams) and mappings, in any
+/// order.
 fn random_calls(dir: &Path) {
     const MOST: usize = 40_000;
     let path = dir.join("random");

@@ -10,7 +10,8 @@ use std::ops::RangeInclusive;
 pub(super) enum Track {
     /// They are.
     Told,
-    /// Those that will differ from a duplicate taken now, if there is none yet; and `told`, whatever they will hold.
+    /// Those that will differ from a duplicate taken now, if there is none yet; and `told`, whatever they
+    /// will hold.
     Duplicate {
         /// These lines are.
         told: u64,
@@ -99,8 +100,8 @@ pub(super) fn stored<'a>(pos: u64, data: Payload<'a>, size: u64, page: u64) -> C
     }
 }
 
-/// Cuts a page that is gathered at `valid`. Says whether a write that has not ended yet put bytes into the rest of its
-/// last line, which is dirty again then.
+/// Cuts a page that is gathered at `valid`. Says whether a write that has not ended yet put bytes into the
+/// rest of its last line, which is dirty again then.
 pub(super) fn cut_gathered(page: &mut Page, valid: usize) -> bool {
     if valid >= PAGE_SIZE {
         return false;

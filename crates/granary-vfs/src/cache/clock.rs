@@ -1,9 +1,9 @@
 //! [`Clock`]: the page cache of every run that asks for no other.
 //!
-//! One slab of 40-byte slots for all files (24 bytes beyond the page itself), found through each file's [`Mapping`](mapping::Mapping).
-//! When the cache is full a clock hand takes the first clean page that was not used since it last came by (second
-//! chance, an approximation of LRU; dirty pages are passed over and cleaned by the flushers). Files with dirty pages
-//! wait in a queue in the order in which they became dirty.
+//! One slab of 40-byte slots for all files (24 bytes beyond the page itself), found through each file's
+//! [`Mapping`](mapping::Mapping). When the cache is full a clock hand takes the first clean page that was not
+//! used since it last came by (second chance, an approximation of LRU; dirty pages are passed over and
+//! cleaned by the flushers). Files with dirty pages wait in a queue in the order in which they became dirty.
 
 mod mapping;
 mod slots;

@@ -48,8 +48,8 @@ impl Files<'_> {
         self.cache.end_fill(node, page, 1, Some(pages), self.right[of].len() as u64);
     }
 
-    /// As the vfs has it: writers wait until no more than this is dirty. A page that is read for them could push out
-    /// another one for ever otherwise.
+    /// As the vfs has it: writers wait until no more than this is dirty. A page that is read for them could
+    /// push out another one for ever otherwise.
     fn throttle(&mut self, dirty: u64) {
         for of in 0..self.nodes.len() {
             if self.cache.dirty() > dirty {

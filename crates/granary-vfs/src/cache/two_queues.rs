@@ -6,8 +6,8 @@
 //!   evicted <── frequent (least recently used) <─────────────────────────────┘
 //! ```
 //!
-//! All is in ordered maps: plain to read, some times slower than [`Clock`](super::clock::Clock), and the model that the other is
-//! compared with (`tests.rs`).
+//! All is in ordered maps: plain to read, some times slower than [`Clock`](super::clock::Clock), and the
+//! model that the other is compared with (`tests.rs`).
 
 mod files;
 mod order;
@@ -146,7 +146,8 @@ impl Inner {
         }
     }
 
-    /// Some lines are no longer dirty; the page stays counted while it is in write-back. Returns those that were.
+    /// Some lines are no longer dirty; the page stays counted while it is in write-back. Returns those that
+    /// were.
     fn clean(&mut self, key: Key, mask: u64) -> u64 {
         let held = self.pages.get_mut(&key).expect("a page that is here");
         let taken = held.lines & mask;
@@ -160,14 +161,15 @@ impl Inner {
         taken
     }
 
-    /// Takes a page's dirty lines, as far as `mask` says, into write-back. Returns those that must be written, and
-    /// whether a comparison told; `None`: none is dirty.
+    /// Takes a page's dirty lines, as far as `mask` says, into write-back. Returns those that must be
+    /// written, and whether a comparison told; `None`: none is dirty.
     fn begin_write(&mut self, key: Key, mask: u64) -> Option<(u64, bool)> {
         let held = self.pages.get_mut(&key).expect("a page that is here");
         if held.lines & mask == 0 {
             return None;
         }
-        // Lines that stay dirty are told from here on: what is taken now is no longer as the duplicate has it.
+        // Lines that stay dirty are told from here on: what is taken now is no longer as the duplicate has
+        // it.
         let duplicate = held.duplicate.take();
         let changed =
             duplicate.as_ref().map_or(u64::MAX, |(old, told)| told | changed_lines(old, &held.page));

@@ -75,7 +75,8 @@ impl Process {
         self.walk(at.dir, target, at.links + 1, count)
     }
 
-    /// The node that a path stands for; a link at its end is followed where `follow` says so or a slash follows it.
+    /// The node that a path stands for; a link at its end is followed where `follow` says so or a slash
+    /// follows it.
     pub(super) fn lookup_path(&self, path: &[u8], follow: bool, count: &mut u64) -> Result<NodeRef> {
         let mut at = self.resolve_parent(path, count)?;
         let mut must_be_dir = false;

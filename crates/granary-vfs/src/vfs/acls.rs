@@ -1,13 +1,15 @@
 //! Access control lists: looked for where they decide, kept in step with the mode, handed on to what is made.
 //!
 //! ```text
-//!   asked for:   neither root nor owner, and the mode's group bits are not zero (Linux's acl_permission_check)
+//!   asked for:   neither root nor owner, and the mode's group bits are not zero (Linux's
+//!                acl_permission_check)
 //!   known:       a node remembers that it has no list; a list is read again each time
 //!   set:         list -> mode (a list that is no more than a mode is not kept)     chmod: mode -> list
 //!   made:        mode and list from the directory's default one; without one the umask takes away
 //! ```
 //!
-//! It does *not* make a node and its list in one transaction: a power failure between the two leaves the mode alone.
+//! It does *not* make a node and its list in one transaction: a power failure between the two leaves the mode
+//! alone.
 
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
@@ -100,7 +102,8 @@ impl Vfs {
         Ok(if self.acl(&self.call(caller), dir, Which::Default)?.is_some() { mode } else { mode & !umask })
     }
 
-    /// Sets or (`None`) removes a list, and the mode with it. The node is locked; that the caller may is known.
+    /// Sets or (`None`) removes a list, and the mode with it. The node is locked; that the caller may is
+    /// known.
     pub(super) fn set_acl(
         &self,
         call: &Call<'_>,
@@ -143,8 +146,8 @@ impl Vfs {
         Ok((new != acl).then(|| new.encode()))
     }
 
-    /// What a node made with `mode` in `dir` gets from its default list: the mode, its own list, and, a directory, its
-    /// default one. The directory is locked.
+    /// What a node made with `mode` in `dir` gets from its default list: the mode, its own list, and, a
+    /// directory, its default one. The directory is locked.
     pub(super) fn inherit_acls(
         &self,
         call: &Call<'_>,

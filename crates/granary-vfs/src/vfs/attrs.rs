@@ -90,8 +90,8 @@ impl Change {
     }
 }
 
-/// Whether the caller may give an inode these flags; that nothing of it changes any more, or begins to again, is for root to say
-/// (`fileattr_set_prepare` of Linux).
+/// Whether the caller may give an inode these flags; that nothing of it changes any more, or begins to again,
+/// is for root to say (`fileattr_set_prepare` of Linux).
 fn may_set_flags(cred: &Cred, attr: &Attr, flags: u8) -> Result<()> {
     let has_flags = matches!(attr.kind, FileKind::File | FileKind::Dir);
     if !has_flags || flags & !flag::ALL != 0 {
@@ -119,8 +119,9 @@ impl Vfs {
     /// Changes attributes. That the caller may write the file is assumed where the size changes.
     ///
     /// # Errors
-    /// `NotPermitted` where only the owner (or root) may, and where the inode's flags forbid it; `Access`; `TooBig`; `IsDir` or
-    /// `Invalid` for the size of what has none; `NotSupported` for flags that are not kept; the file system's.
+    /// `NotPermitted` where only the owner (or root) may, and where the inode's flags forbid it; `Access`;
+    /// `TooBig`; `IsDir` or `Invalid` for the size of what has none; `NotSupported` for flags that are not
+    /// kept; the file system's.
     pub fn setattr(&self, caller: &Caller, node: &NodeRef, change: &Change) -> Result<()> {
         {
             let _lock = node.rwsem.write();
@@ -141,8 +142,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// The permission bits of a file whose content, size or owner this caller, who is not the superuser, changes; `None`: as they
-    /// are.
+    /// The permission bits of a file whose content, size or owner this caller, who is not the superuser,
+    /// changes; `None`: as they are.
     pub fn without_set_ids(&self, cred: &Cred, node: &NodeRef) -> Option<u16> {
         node.view(|a| perm::without_privileges(cred, a, a.mode)).filter(|_| node.kind() != FileKind::Dir)
     }
@@ -207,12 +208,13 @@ impl Vfs {
         })
     }
 
-    /// Before the size on media becomes `size`: the bytes that media have beyond the old end must not show. Returns the
-    /// page that held an old end. The inode is locked.
+    /// Before the size on media becomes `size`: the bytes that media have beyond the old end must not show.
+    /// Returns the page that held an old end. The inode is locked.
     pub(super) fn before_size(&self, call: &Call<'_>, node: &Node, old: u64, size: u64) -> Result<u64> {
         let tail = node.tail.load(Relaxed);
         if tail != NO_TAIL && size > tail * PAGE_SIZE as u64 {
-            // The size on media may grow even where the file shrinks; XFS flushes here, too (xfs_setattr_size).
+            // The size on media may grow even where the file shrinks; XFS flushes here, too
+            // (xfs_setattr_size).
             self.write_back(call, node, tail..tail + 1, WriteBackCause::Sync)?;
         }
         if size > old {
@@ -245,8 +247,9 @@ impl Vfs {
         }
     }
 
-    /// Before a file is cut at `size`: the page there is dirty, where the file system wants it written with zeros behind its
-    /// new end. It becomes so as it is, so that what can fail comes first; zeros come with the cut.
+    /// Before a file is cut at `size`: the page there is dirty, where the file system wants it written with
+    /// zeros behind its new end. It becomes so as it is, so that what can fail comes first; zeros come with
+    /// the cut.
     fn dirty_cut_page(&self, call: &Call<'_>, node: &Node, size: u64) -> Result<()> {
         let page = PAGE_SIZE as u64;
         if size.is_multiple_of(page)
@@ -261,8 +264,8 @@ impl Vfs {
         self.dirty(call, node, size - 1, Payload::Bytes(&last), node.size())
     }
 
-    /// Before a file of size `old` grows to or is written from `to` on: puts zeros where its last page has bytes
-    /// beyond `old`, and on the drive. The inode is locked.
+    /// Before a file of size `old` grows to or is written from `to` on: puts zeros where its last page has
+    /// bytes beyond `old`, and on the drive. The inode is locked.
     pub(super) fn zero_gap(&self, call: &Call<'_>, node: &Node, old: u64, to: u64) -> Result<()> {
         let page = PAGE_SIZE as u64;
         let end = to.min(old.next_multiple_of(page));
@@ -293,7 +296,8 @@ impl Vfs {
             a.atime != now && (strict || a.atime <= a.mtime || a.atime <= a.ctime || old)
         });
         if stale {
-            // As Linux: what was read was read, also where that cannot be noted (a drive that takes no more changes).
+            // As Linux: what was read was read, also where that cannot be noted (a drive that takes no more
+            // changes).
             let _ = self.fs.touch_atime(&Call { time: now, ..*call }, node);
         }
     }

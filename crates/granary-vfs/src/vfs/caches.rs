@@ -7,14 +7,15 @@ use granary_fs::Caller;
 use std::collections::BTreeSet;
 
 impl Vfs {
-    /// Drops the clean pages of a file (posix_fadvise's POSIX_FADV_DONTNEED). Dirty ones stay, and are not written sooner for that.
+    /// Drops the clean pages of a file (posix_fadvise's POSIX_FADV_DONTNEED). Dirty ones stay, and are not
+    /// written sooner for that.
     pub(crate) fn let_go(&self, caller: &Caller, node: &Node) {
         self.cache.drop_clean_of(node);
         self.fs.drop_clean(&self.call(caller), node);
     }
 
-    /// Drops clean pages, names, inodes that nobody uses, and the file system's clean metadata. What is dirty stays, as
-    /// in Linux: `sync` first for cold caches.
+    /// Drops clean pages, names, inodes that nobody uses, and the file system's clean metadata. What is dirty
+    /// stays, as in Linux: `sync` first for cold caches.
     pub fn drop_caches(&self) {
         self.cache.drop_clean();
         self.reap();

@@ -12,12 +12,12 @@ use granary_units::{Dest, Payload};
 const STEP: u64 = 1 << 20;
 
 impl Vfs {
-    /// Copies up to `len` bytes from one open file to another (or to another place of the same). Returns how many:
-    /// fewer at the end of the source, or where an error came later.
+    /// Copies up to `len` bytes from one open file to another (or to another place of the same). Returns how
+    /// many: fewer at the end of the source, or where an error came later.
     ///
     /// # Errors
-    /// `BadFd` where the source is not open for reading or the target not for writing, or appends; `Invalid` where
-    /// both are one file and the ranges overlap; `IsDir`; those of read and write.
+    /// `BadFd` where the source is not open for reading or the target not for writing, or appends; `Invalid`
+    /// where both are one file and the ranges overlap; `IsDir`; those of read and write.
     pub fn copy_file_range(
         &self,
         caller: &Caller,
@@ -59,8 +59,8 @@ impl Vfs {
         Ok(done)
     }
 
-    /// Makes a regular file without a name (O_TMPFILE): it is gone with its last user, unless [`Vfs::link`] gives it a name
-    /// before. Whatever happens, nothing is left of it without one.
+    /// Makes a regular file without a name (O_TMPFILE): it is gone with its last user, unless [`Vfs::link`]
+    /// gives it a name before. Whatever happens, nothing is left of it without one.
     ///
     /// # Errors
     /// `NotSupported` where the file system has none such; as [`Vfs::create`].

@@ -6,8 +6,9 @@
 //!   entry = { directory's key, name, inode number or ABSENT, referenced? }       one line of the cache, the name within
 //! ```
 //!
-//! Keyed by [`super::node::Node::key`], which is never reused: the entries of a directory that left memory can no
-//! longer be found and go when the clock hand (second chance, an approximation of LRU as in Linux) comes by.
+//! Keyed by [`super::node::Node::key`], which is never reused: the entries of a directory that left memory
+//! can no longer be found and go when the clock hand (second chance, an approximation of LRU as in Linux)
+//! comes by.
 //!
 //! Invariant: what the table says is true while the directory's `rwsem` is held. It does *not* pin inodes.
 

@@ -1,7 +1,7 @@
 //! Reading and writing past the page cache: O_DIRECT, and file systems without a page cache (DAX).
 //!
-//! Any alignment is accepted. What the cache holds of the range is written back first, and dropped by a write, so that
-//! both ways see one file.
+//! Any alignment is accepted. What the cache holds of the range is written back first, and dropped by a
+//! write, so that both ways see one file.
 
 use super::Vfs;
 use super::node::Node;
@@ -49,7 +49,8 @@ impl Vfs {
         self.fs.write_direct(call, node, pos, data)
     }
 
-    /// Lets go of the cached pages of a range, which a layer above has taken over; what is dirty of them is written before.
+    /// Lets go of the cached pages of a range, which a layer above has taken over; what is dirty of them is
+    /// written before.
     pub(crate) fn let_go_of_pages(&self, call: &Call<'_>, node: &Node, pages: Range<u64>) -> Result<()> {
         if !self.cache.has_pages(node) {
             return Ok(());
@@ -60,7 +61,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Writes to a file system whose writes the cache never has; what it keeps for reads goes. The inode is locked exclusively.
+    /// Writes to a file system whose writes the cache never has; what it keeps for reads goes. The inode is
+    /// locked exclusively.
     pub(super) fn store_direct(
         &self,
         call: &Call<'_>,

@@ -1,7 +1,7 @@
 //! [`Effects`]: in which order calls took effect, for the search of `granary-suite`'s `check_history`.
 //!
-//! Off unless a test asks. A number per change, drawn while the change's locks are held; each task can ask for the
-//! number of its last one. A hint only: the search does not believe it, it tries it first.
+//! Off unless a test asks. A number per change, drawn while the change's locks are held; each task can ask
+//! for the number of its last one. A hint only: the search does not believe it, it tries it first.
 
 use granary_sim::cpu_id;
 use parking_lot::Mutex;

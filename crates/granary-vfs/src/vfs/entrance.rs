@@ -1,7 +1,7 @@
 //! How a program's call comes in, and what that costs.
 //!
-//! Who is first to know that a call has begun says so here, once. A call that a stacked file system makes is part of one that
-//! the upper vfs has let in: it costs and counts nothing more.
+//! Who is first to know that a call has begun says so here, once. A call that a stacked file system makes is
+//! part of one that the upper vfs has let in: it costs and counts nothing more.
 
 use super::Vfs;
 use granary_fs::{Entrance, Origin};
@@ -10,7 +10,8 @@ use granary_units::Nanos;
 use std::sync::atomic::Ordering;
 
 impl Vfs {
-    /// Begins a call: where it comes from a program counts it, and charges what coming in costs; and charges `more`.
+    /// Begins a call: where it comes from a program counts it, and charges what coming in costs; and charges
+    /// `more`.
     pub(crate) fn enter(&self, origin: Origin, more: Nanos) {
         let coming_in = match origin {
             Origin::Program => {
@@ -30,8 +31,8 @@ impl Vfs {
     }
 }
 
-/// What coming in costs the program's processor. The kernel is entered and left; a library is called; a drive gets a command
-/// and is told of it. What the other side does with it is charged there.
+/// What coming in costs the program's processor. The kernel is entered and left; a library is called; a drive
+/// gets a command and is told of it. What the other side does with it is charged there.
 fn entry(entrance: Entrance) -> Nanos {
     let c = costs();
     match entrance {

@@ -6,12 +6,13 @@
 //!                 dirty > 30 s    oldest first        for the flushers
 //! ```
 //!
-//! A flusher takes the file that has been dirty longest and writes all its dirty pages, in ascending order, a few
-//! thousand at a time, under the inode's write-back lock (and no other). Pages dirtied meanwhile stay dirty; the file
-//! then queues again. The page in which the file ended before it grew is written before any later one, because what
-//! media have beyond the old end is garbage, and a later page may let the size on media grow over it. After a failed
-//! write the pages count as clean, as in Linux, and the error is remembered until one `fsync` has reported it, also while the
-//! inode is not in memory (Linux forgets it with the inode).
+//! A flusher takes the file that has been dirty longest and writes all its dirty pages, in ascending order, a
+//! few thousand at a time, under the inode's write-back lock (and no other). Pages dirtied meanwhile stay
+//! dirty; the file then queues again. The page in which the file ended before it grew is written before any
+//! later one, because what media have beyond the old end is garbage, and a later page may let the size on
+//! media grow over it. After a failed write the pages count as clean, as in Linux, and the error is
+//! remembered until one `fsync` has reported it, also while the inode is not in memory (Linux forgets it with
+//! the inode).
 
 use super::Vfs;
 use super::io::OpenFile;
@@ -29,8 +30,8 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::{Arc, Weak};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// Pages given to one `write_pages`: 4 MiB, the least that Linux writes of one file before it looks at another
-/// (`MIN_WRITEBACK_PAGES`).
+/// Pages given to one `write_pages`: 4 MiB, the least that Linux writes of one file before it looks at
+/// another (`MIN_WRITEBACK_PAGES`).
 const BATCH: usize = 1024;
 
 /// The body of a write-back daemon.
@@ -88,8 +89,8 @@ impl Vfs {
             };
             let Some(ino) = due else { break };
             if let Some(node) = self.names.cached(ino) {
-                // An error is the node's to remember. Nothing written: all that is dirty lies beyond the end of a
-                // file that is just being extended; its writer comes to `throttle` soon.
+                // An error is the node's to remember. Nothing written: all that is dirty lies beyond the end
+                // of a file that is just being extended; its writer comes to `throttle` soon.
                 let wrote = self.write_back(&self.kernel(), &node, 0..u64::MAX, WriteBackCause::Background);
                 self.cache.requeue(&node);
                 if wrote == Ok(false) {
@@ -99,7 +100,8 @@ impl Vfs {
             self.reap();
         }
         self.kicked.store(false, Relaxed);
-        // A file that lost its last name while a flusher or a commit wrote it back: nobody else may ever call.
+        // A file that lost its last name while a flusher or a commit wrote it back: nobody else may ever
+        // call.
         self.reap();
     }
 
@@ -126,8 +128,8 @@ impl Vfs {
         self.flushers.lock().iter().for_each(|f| f.kick());
     }
 
-    /// Writes the dirty pages of a range of pages; on return the drive has them, and those that somebody else was
-    /// writing. Says whether there were any.
+    /// Writes the dirty pages of a range of pages; on return the drive has them, and those that somebody else
+    /// was writing. Says whether there were any.
     pub(super) fn write_back(
         &self,
         call: &Call<'_>,
@@ -175,8 +177,8 @@ impl Vfs {
     ) -> Result<bool> {
         let mut batch = Batch::new();
         let mut result = Ok(false);
-        // What grows the file from here on needs its old end to be written again, and its new pages are another call's: that
-        // end may be in a batch that has gone already.
+        // What grows the file from here on needs its old end to be written again, and its new pages are
+        // another call's: that end may be in a batch that has gone already.
         if pages.contains(&node.tail.load(Relaxed)) {
             node.tail.store(NO_TAIL, Relaxed);
         }
@@ -217,8 +219,9 @@ impl Vfs {
         wrote
     }
 
-    /// Calls `change`, which may find no space only because dirty pages have more promised than they need: then again when those
-    /// of `node`, whose write-back lock is free, have been written, and once more when all have.
+    /// Calls `change`, which may find no space only because dirty pages have more promised than they need:
+    /// then again when those of `node`, whose write-back lock is free, have been written, and once more when
+    /// all have.
     pub(super) fn with_space<T>(
         &self,
         call: &Call<'_>,
@@ -254,7 +257,8 @@ impl Vfs {
     /// Makes the inode of an open file durable.
     ///
     /// # Errors
-    /// The file system's; also that of a write-back since the file was opened, once, whoever else was told about it.
+    /// The file system's; also that of a write-back since the file was opened, once, whoever else was told
+    /// about it.
     pub fn fsync_file(&self, caller: &Caller, file: &OpenFile, data_only: bool) -> Result<()> {
         self.enter(caller.origin, Nanos::ZERO);
         self.sync_range(&self.call(caller), file.node(), Some(file), 0, u64::MAX, data_only)
@@ -279,7 +283,8 @@ impl Vfs {
         // The data of a directory is its entries: programs (SQLite) make names durable with fdatasync, too.
         let done = self.fs.fsync(call, node, data_only && node.attr().kind != FileKind::Dir);
         if let Err(e) = &done {
-            // Other open files are to be told, too: a file system below has told this caller, and tells nobody again.
+            // Other open files are to be told, too: a file system below has told this caller, and tells
+            // nobody again.
             node.remember_error(e);
         }
         // Where another caller was told meanwhile, that was of this file's data, too.

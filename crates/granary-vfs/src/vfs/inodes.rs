@@ -1,13 +1,14 @@
 //! [`InodeTable`]: the nodes in memory, by number, and which of them to let go.
 //!
 //! ```text
-//!   pages: number / 64 --> 64 nodes       numbers in use lie close together, so that the pages' own index stays in the
+//!   pages: number / 64 --> 64 nodes       numbers in use lie close together, so that the pages' own index
+//!                                         stays in the
 //!                                         processor's caches; a page without nodes goes
 //!   clock: number, number, free, ...      a node knows its place
 //! ```
 //!
-//! A clock hand passes over nodes without users: one that was looked up since the hand's last visit gets a second
-//! chance, the next goes (an approximation of LRU, as Linux's inode list).
+//! A clock hand passes over nodes without users: one that was looked up since the hand's last visit gets a
+//! second chance, the next goes (an approximation of LRU, as Linux's inode list).
 
 use super::node::Node;
 use granary_fs::Ino;
@@ -125,7 +126,8 @@ mod tests {
     use granary_sim::rng::Stream;
     use std::collections::BTreeMap;
 
-    /// Numbers close together and far apart come, go and are let go of; what the table holds is what a plain map holds.
+    /// Numbers close together and far apart come, go and are let go of; what the table holds is what a plain
+    /// map holds.
     #[test]
     fn the_table_is_a_map_and_lets_go_of_what_it_holds() {
         let home = NameCache::new(1, 1);

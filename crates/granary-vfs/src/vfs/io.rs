@@ -55,8 +55,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Loop` for a symbolic link; `IsDir` for writing a directory; `NotDir` with `DIRECTORY`; `Access`;
-    /// `NotPermitted` with `NOATIME` unless owner, or where the file's flags forbid it; `NoDevice` for special files; the
-    /// file system's.
+    /// `NotPermitted` with `NOATIME` unless owner, or where the file's flags forbid it; `NoDevice` for
+    /// special files; the file system's.
     pub fn open(&self, caller: &Caller, node: NodeRef, flags: OpenFlags, created: bool) -> Result<OpenFile> {
         let truncates = flags.contains(OpenFlags::TRUNC) && !created;
         if flags.contains(OpenFlags::DIRECTORY) && !node.is_dir() {
@@ -91,9 +91,9 @@ impl Vfs {
         Ok(OpenFile { node, flags, next: Some(AtomicU64::new(0)), told })
     }
 
-    /// An open file for a single call, of a kernel that keeps its open files to itself and has checked permissions. It is
-    /// dropped, not closed; a sequential read goes on where the last such call to this node ended, and a write with
-    /// `APPEND` goes where the kernel, which knows the end, has placed it.
+    /// An open file for a single call, of a kernel that keeps its open files to itself and has checked
+    /// permissions. It is dropped, not closed; a sequential read goes on where the last such call to this
+    /// node ended, and a write with `APPEND` goes where the kernel, which knows the end, has placed it.
     ///
     /// # Errors
     /// `Loop` for a symbolic link; `IsDir`; `NoDevice` for special files.
@@ -206,7 +206,8 @@ impl Vfs {
         Ok(done)
     }
 
-    /// Reads the missing page `first` and the missing pages next to it: as many as wanted, or the read-ahead window.
+    /// Reads the missing page `first` and the missing pages next to it: as many as wanted, or the read-ahead
+    /// window.
     fn fill_ahead(
         &self,
         call: &Call<'_>,
@@ -241,8 +242,8 @@ impl Vfs {
     /// Writes at `pos` (`APPEND`: at the end). Returns where the write began and how many bytes were written.
     ///
     /// # Errors
-    /// `BadFd` where it is not open for writing; `NotPermitted` where its flags forbid it; `TooBig` at the largest
-    /// size; `NoSpace` and the file system's, where not a byte could be written.
+    /// `BadFd` where it is not open for writing; `NotPermitted` where its flags forbid it; `TooBig` at the
+    /// largest size; `NoSpace` and the file system's, where not a byte could be written.
     pub fn write(
         &self,
         caller: &Caller,
@@ -348,8 +349,8 @@ impl Vfs {
             self.dirty(call, node, old, Payload::Fill { word: 0, len: (gap_end - old) as usize }, old)?;
         }
         let dirtied = self.dirty(call, node, pos, data, old);
-        // Before the size grows, so that no write-back of a later page misses it; and after, because one that came between has
-        // written the page as it was and taken the mark away.
+        // Before the size grows, so that no write-back of a later page misses it; and after, because one that
+        // came between has written the page as it was and taken the mark away.
         let mark = || {
             if !old.is_multiple_of(PAGE) {
                 node.tail.fetch_min(old / PAGE, Relaxed);
@@ -369,7 +370,8 @@ impl Vfs {
         result
     }
 
-    /// Puts `data` into the cache and marks its lines dirty. `old`: the file's size; pages from there on are new.
+    /// Puts `data` into the cache and marks its lines dirty. `old`: the file's size; pages from there on are
+    /// new.
     pub(super) fn dirty(
         &self,
         call: &Call<'_>,

@@ -7,8 +7,8 @@ use crate::posix::Access;
 use granary_fs::{Call, Caller, Cred, FileKind, FsError, Ino, Result};
 use std::sync::Arc;
 
-/// Directories above another one, at most. Paths have 4,095 bytes, but a deeper one is reached step by step, so this is a bound for
-/// circles only.
+/// Directories above another one, at most. Paths have 4,095 bytes, but a deeper one is reached step by step,
+/// so this is a bound for circles only.
 const DEEPEST: u32 = 1 << 20;
 
 impl Vfs {
@@ -108,8 +108,8 @@ impl Vfs {
         self.reap();
     }
 
-    /// How far the node of this number and this [`Node::generation`], which has lost its last name, has got: what it had is
-    /// free only when it is gone.
+    /// How far the node of this number and this [`Node::generation`], which has lost its last name, has got:
+    /// what it had is free only when it is gone.
     pub fn farewell(&self, ino: Ino, generation: u64) -> Farewell {
         self.names.farewell(ino, generation)
     }
@@ -228,7 +228,8 @@ impl Vfs {
         Ok(target)
     }
 
-    /// Evicts orphans and lets go of the least recently used inodes. To be called at the end of calls, without locks.
+    /// Evicts orphans and lets go of the least recently used inodes. To be called at the end of calls,
+    /// without locks.
     #[inline]
     pub fn reap(&self) {
         if self.names.is_due() {

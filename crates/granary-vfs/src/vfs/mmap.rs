@@ -2,25 +2,27 @@
 //!
 //! ```text
 //!   shared    load:  page of the cache                    store: page of the cache, in place
-//!             first store to a clean page: a duplicate of it stays behind; write-back compares the two, line by line
-//!   private   load:  own copy, else page of the cache     store: own copy of the page, made by the first store
+//!             first store to a clean page: a duplicate of it stays behind; write-back compares the two, line
+//!             by line
+//!   private   load:  own copy, else page of the cache     store: own copy of the page, made by the first
+//!                                                         store
 //! ```
 //!
-//! A program in virtual time has no memory that the kernel maps for it, so its loads and stores are calls; what they
-//! see and leave is what mmap(2) says. A load or a store is atomic, as if the program held a lock; real ones are atomic by
-//! word. Both go from page to page, so no writer may be at work meanwhile: where writers share the inode's lock
-//! (`Quirks::parallel_writes`), a load takes it alone, as every store does.
-//! A fault (a page that must be read, or is written for the first time since it was clean) costs what a kernel entry
-//! costs; a store to a page that is dirty costs its bytes only.
+//! A program in virtual time has no memory that the kernel maps for it, so its loads and stores are calls;
+//! what they see and leave is what mmap(2) says. A load or a store is atomic, as if the program held a lock;
+//! real ones are atomic by word. Both go from page to page, so no writer may be at work meanwhile: where
+//! writers share the inode's lock (`Quirks::parallel_writes`), a load takes it alone, as every store does. A
+//! fault (a page that must be read, or is written for the first time since it was clean) costs what a kernel
+//! entry costs; a store to a page that is dirty costs its bytes only.
 //!
-//! On file systems without a page cache a mapping is the media itself (DAX): loads and stores go to `read_direct` and
-//! `write_direct`.
+//! On file systems without a page cache a mapping is the media itself (DAX): loads and stores go to
+//! `read_direct` and `write_direct`.
 //!
-//! Invariant: bytes of a cached page beyond the end of the file stay zero: a shared store there is dropped (Linux keeps
-//! such bytes until the page leaves memory; they never reach the file either).
+//! Invariant: bytes of a cached page beyond the end of the file stay zero: a shared store there is dropped
+//! (Linux keeps such bytes until the page leaves memory; they never reach the file either).
 //!
-//! It does *not* share anonymous memory, change protections or unmap parts of a mapping; a private copy of a page stays
-//! when the file is cut (POSIX leaves that open).
+//! It does *not* share anonymous memory, change protections or unmap parts of a mapping; a private copy of a
+//! page stays when the file is cut (POSIX leaves that open).
 //!
 //! Source: mmap(2), msync(2); ByteFS section 4.6 (memory-mapped I/O).
 
@@ -81,8 +83,9 @@ impl Vfs {
     /// Maps `len` bytes from `pos` on.
     ///
     /// # Errors
-    /// `Invalid` for no length or an unaligned position; `NotMappable` for what is no regular file; `Access` where the
-    /// file is not open for reading, or for a shared writable mapping not for reading and writing, or appends; `TooBig`.
+    /// `Invalid` for no length or an unaligned position; `NotMappable` for what is no regular file; `Access`
+    /// where the file is not open for reading, or for a shared writable mapping not for reading and writing,
+    /// or appends; `TooBig`.
     pub fn mmap(&self, file: &OpenFile, pos: u64, len: u64, how: MapHow) -> Result<MemoryMap> {
         self.enter(Origin::Program, Nanos::ZERO);
         let flags = file.flags();
@@ -106,8 +109,8 @@ impl Vfs {
     /// Loads `dest.len()` bytes from place `at` of the mapping.
     ///
     /// # Errors
-    /// `Fault` beyond the mapping, and for a page wholly beyond the end of the file (SIGBUS); those of reading, which a
-    /// program sees as SIGBUS, too.
+    /// `Fault` beyond the mapping, and for a page wholly beyond the end of the file (SIGBUS); those of
+    /// reading, which a program sees as SIGBUS, too.
     pub fn map_load(&self, caller: &Caller, map: &MemoryMap, at: u64, mut dest: Dest<'_>) -> Result<()> {
         let pos = map.place(at, dest.len())?;
         cpu(costs().copy(dest.len()));
@@ -127,8 +130,8 @@ impl Vfs {
     /// Stores `data` at place `at` of the mapping.
     ///
     /// # Errors
-    /// As [`Vfs::map_load`]; `Fault` where the mapping is not writable; `NoSpace` where a hole of the file gets no block
-    /// (SIGBUS), `NotPermitted` where its flags have forbidden it since.
+    /// As [`Vfs::map_load`]; `Fault` where the mapping is not writable; `NoSpace` where a hole of the file
+    /// gets no block (SIGBUS), `NotPermitted` where its flags have forbidden it since.
     pub fn map_store(&self, caller: &Caller, map: &mut MemoryMap, at: u64, data: Payload<'_>) -> Result<()> {
         let pos = map.place(at, data.len())?;
         if !map.how.write {
@@ -230,8 +233,8 @@ impl Vfs {
         }
     }
 
-    /// Makes what was stored into `len` bytes from place `at` of a shared mapping durable, with all else in these pages
-    /// of the file. Without `wait` (MS_ASYNC) it does nothing, as in Linux.
+    /// Makes what was stored into `len` bytes from place `at` of a shared mapping durable, with all else in
+    /// these pages of the file. Without `wait` (MS_ASYNC) it does nothing, as in Linux.
     ///
     /// # Errors
     /// `Invalid` for an unaligned place; `Fault` beyond the mapping; those of `fsync`.

@@ -5,10 +5,11 @@
 //!                        (busy)                 \--no users, no links---> leaving --evict----> free
 //! ```
 //!
-//! A number is *busy* while its inode is being loaded, released or evicted; who wants it waits. A freshly created
-//! inode may take over the number of one whose eviction is about to return.
+//! A number is *busy* while its inode is being loaded, released or evicted; who wants it waits. A freshly
+//! created inode may take over the number of one whose eviction is about to return.
 //!
-//! Invariant: the lock is never held across a wait, and no [`NodeRef`] or last `Arc<Node>` is dropped under it.
+//! Invariant: the lock is never held across a wait, and no [`NodeRef`] or last `Arc<Node>` is dropped under
+//! it.
 
 use super::acls::Which;
 use super::dentries::{DentryTable, Hit};
@@ -207,7 +208,8 @@ impl NameCache {
         if let Some(node) = names.inodes.get(ino) {
             return Claim::Node(NodeRef::new(node));
         }
-        // It has no links, so nothing that is sound leads to it. The task that asks may be the one that evicts it later.
+        // It has no links, so nothing that is sound leads to it. The task that asks may be the one that
+        // evicts it later.
         if names.orphans.iter().any(|node| node.ino() == ino) {
             return Claim::Gone;
         }
@@ -300,8 +302,8 @@ impl NameCache {
         Some(Leaving::Release(node))
     }
 
-    /// A leaving node is gone. What nobody was told of its write-back waits for the next time that the inode is loaded; an inode
-    /// without links has nobody to be told.
+    /// A leaving node is gone. What nobody was told of its write-back waits for the next time that the inode
+    /// is loaded; an inode without links has nobody to be told.
     pub(super) fn left(&self, node: &Node) {
         let (ino, error) = (node.ino(), node.take_error().filter(|_| !node.is_orphan()));
         let mut names = self.names.lock();

@@ -72,8 +72,8 @@ impl Vfs {
         self.create_or_get_for(caller, (caller.cred.uid, caller.cred.gid), dir, name, new)
     }
 
-    /// Like [`Vfs::create_or_get`], for another `owner` (user, group) than the caller: a FUSE mount acts for a process
-    /// whose permissions the kernel has checked.
+    /// Like [`Vfs::create_or_get`], for another `owner` (user, group) than the caller: a FUSE mount acts for
+    /// a process whose permissions the kernel has checked.
     ///
     /// # Errors
     /// As [`Vfs::create_or_get`].
@@ -124,7 +124,8 @@ impl Vfs {
         self.names.created(dir, name, node)
     }
 
-    /// Whether a file may be made in `dir`, and what it is with what it inherits: itself, its access control lists.
+    /// Whether a file may be made in `dir`, and what it is with what it inherits: itself, its access control
+    /// lists.
     pub(super) fn may_create<'a>(
         &self,
         call: &Call<'_>,
@@ -251,8 +252,9 @@ impl Vfs {
         dir.nlink >= self.features.max_links && !self.features.many_subdirs
     }
 
-    /// Before the links of a directory change by so many: its name and "." stay, or media say something wrong. With fewer it
-    /// would be freed while it is in use. One that has had too many to count says 1 and goes on saying so.
+    /// Before the links of a directory change by so many: its name and "." stay, or media say something
+    /// wrong. With fewer it would be freed while it is in use. One that has had too many to count says 1 and
+    /// goes on saying so.
     ///
     /// # Errors
     /// `Corrupt`.

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   users   descriptors, working directories, FUSE lookups, calls under way, and (for a directory) cached
-//!           subdirectories. A node without users stays in the inode cache until it is the least recently used,
+//!           subdirectories. A node without users stays in the inode cache until it is the least recently
+//!           used,
 //!           or, without links, is evicted at once.
 //! ```
 //!
-//! Dropping a [`NodeRef`] never waits and never does input or output: a node that must go is put on a list, and the
-//! next [`crate::Vfs`] call that may wait takes care of it.
+//! Dropping a [`NodeRef`] never waits and never does input or output: a node that must go is put on a list,
+//! and the next [`crate::Vfs`] call that may wait takes care of it.
 
 use super::acls::Which;
 use super::names::NameCache;
@@ -35,8 +36,8 @@ const TOLD: u8 = 4;
 
 /// An inode in memory. Dereferences to the [`Inode`] that file systems see.
 ///
-/// Of a million of them a call touches a few at random, and waits for each line of the processor's cache: what most calls want
-/// comes first, and with its counts of references a node takes four lines.
+/// Of a million of them a call touches a few at random, and waits for each line of the processor's cache:
+/// what most calls want comes first, and with its counts of references a node takes four lines.
 #[repr(C)]
 pub struct Node {
     users: AtomicU32,
@@ -56,8 +57,8 @@ pub struct Node {
     inode: Inode,
     /// The write-back lock: one `write_pages` at a time per inode. Taken after `rwsem`, if both.
     pub(super) writeback: Mutex<()>,
-    /// The page that held the file's end when it grew, where it was not written since; [`NO_TAIL`]: none. On media
-    /// it has garbage beyond the old end.
+    /// The page that held the file's end when it grew, where it was not written since; [`NO_TAIL`]: none. On
+    /// media it has garbage beyond the old end.
     pub(super) tail: AtomicU64,
     /// Page at which a sequential read would go on, for readers that keep no open file here.
     pub(super) next_read: AtomicU64,
@@ -85,7 +86,8 @@ fn acl_bit(which: Which) -> u8 {
 }
 
 impl Node {
-    /// Tells it from every other node of its vfs, whenever that lived: unlike the inode number never used twice.
+    /// Tells it from every other node of its vfs, whenever that lived: unlike the inode number never used
+    /// twice.
     pub fn key(&self) -> u64 {
         self.key
     }
@@ -111,7 +113,8 @@ impl Node {
         })
     }
 
-    /// What is about to use it will want all of it: its lines are fetched into the processor's cache together.
+    /// What is about to use it will want all of it: its lines are fetched into the processor's cache
+    /// together.
     #[inline]
     pub(super) fn prefetch(node: &Arc<Node>) {
         let first = Arc::as_ptr(node).addr() - 2 * size_of::<usize>();
@@ -154,8 +157,8 @@ impl Node {
         self.kind == FileKind::Dir
     }
 
-    /// Tells two lives of one inode number apart: never the same twice while the file system is mounted, and constant
-    /// while somebody uses the node.
+    /// Tells two lives of one inode number apart: never the same twice while the file system is mounted, and
+    /// constant while somebody uses the node.
     pub fn generation(&self) -> u64 {
         self.key
     }
@@ -200,22 +203,23 @@ impl Node {
         };
     }
 
-    /// Somebody above the vfs (a kernel, over FUSE) is about to keep pages of it: whoever writes past them later finds the mark, or
-    /// they were read later.
+    /// Somebody above the vfs (a kernel, over FUSE) is about to keep pages of it: whoever writes past them
+    /// later finds the mark, or they were read later.
     pub fn mark_cached_elsewhere(&self) {
         if self.marks.load(Ordering::SeqCst) & CACHED == 0 {
             self.marks.fetch_or(CACHED, Ordering::SeqCst);
         }
     }
 
-    /// Whether [`Node::mark_cached_elsewhere`] was said since it came into memory. Who asks has written before.
+    /// Whether [`Node::mark_cached_elsewhere`] was said since it came into memory. Who asks has written
+    /// before.
     pub fn is_cached_elsewhere(&self) -> bool {
         std::sync::atomic::fence(Ordering::SeqCst);
         self.marks.load(Ordering::SeqCst) & CACHED != 0
     }
 
-    /// Takes the mark of [`Node::mark_cached_elsewhere`] away, and says whether it was there: who asks has those pages dropped now.
-    /// Whoever keeps pages from now on marks it again.
+    /// Takes the mark of [`Node::mark_cached_elsewhere`] away, and says whether it was there: who asks has
+    /// those pages dropped now. Whoever keeps pages from now on marks it again.
     pub fn take_cached_elsewhere(&self) -> bool {
         self.take(CACHED)
     }
@@ -227,8 +231,8 @@ impl Node {
         }
     }
 
-    /// Takes the mark of [`Node::mark_told`] away, and says whether it was there: who asks has changed attributes, and has the old
-    /// ones dropped now.
+    /// Takes the mark of [`Node::mark_told`] away, and says whether it was there: who asks has changed
+    /// attributes, and has the old ones dropped now.
     pub fn take_told(&self) -> bool {
         self.take(TOLD)
     }

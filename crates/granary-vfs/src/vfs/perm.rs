@@ -34,7 +34,8 @@ pub(crate) fn is_mutable(attr: &Attr, wanted: Access) -> Result<()> {
     if changes { Err(FsError::NotPermitted) } else { Ok(()) }
 }
 
-/// Fails where the flags of a file forbid a change of its content, though it is open for one; `appends`: no byte of it changes.
+/// Fails where the flags of a file forbid a change of its content, though it is open for one; `appends`: no
+/// byte of it changes.
 pub(crate) fn content_may_change(attr: &Attr, appends: bool) -> Result<()> {
     let forbid = if appends { flag::IMMUTABLE } else { flag::FIXED };
     if attr.flags & forbid != 0 { Err(FsError::NotPermitted) } else { Ok(()) }
@@ -55,8 +56,8 @@ pub(crate) fn mode_decides(cred: &Cred, attr: &Attr) -> bool {
     cred.uid == 0 || cred.uid == attr.uid || attr.mode & 0o070 == 0
 }
 
-/// Whether the sticky bit and the flags of both let the caller, who may write to `dir`, remove or rename the entry of `victim`
-/// there (`may_delete` of Linux).
+/// Whether the sticky bit and the flags of both let the caller, who may write to `dir`, remove or rename the
+/// entry of `victim` there (`may_delete` of Linux).
 pub(crate) fn may_remove_under(cred: &Cred, dir: &Attr, victim: &Attr) -> Result<()> {
     if dir.flags & flag::APPEND != 0 || victim.flags & flag::FIXED != 0 {
         return Err(FsError::NotPermitted);
@@ -67,8 +68,8 @@ pub(crate) fn may_remove_under(cred: &Cred, dir: &Attr, victim: &Attr) -> Result
     Ok(())
 }
 
-/// Mode and group that a new node gets in `dir`, `gid` else: a set-group-ID directory hands its group on, and the bit
-/// itself to directories.
+/// Mode and group that a new node gets in `dir`, `gid` else: a set-group-ID directory hands its group on, and
+/// the bit itself to directories.
 pub(crate) fn inherit(cred: &Cred, gid: u32, dir: &Attr, kind: FileKind, wanted: u16) -> (u16, u32) {
     let wanted = wanted & mode::ALL;
     if dir.mode & mode::SGID == 0 {
@@ -82,8 +83,8 @@ pub(crate) fn inherit(cred: &Cred, gid: u32, dir: &Attr, kind: FileKind, wanted:
     (if strip { wanted & !mode::SGID } else { wanted }, dir.gid)
 }
 
-/// The permission bits after content or size of a regular file were changed by the caller: privileges go, unless the
-/// superuser did it. `None` = unchanged.
+/// The permission bits after content or size of a regular file were changed by the caller: privileges go,
+/// unless the superuser did it. `None` = unchanged.
 pub(crate) fn mode_after_write(cred: &Cred, attr: &Attr) -> Option<u16> {
     if cred.uid == 0 || attr.kind != FileKind::File {
         return None;
@@ -91,8 +92,8 @@ pub(crate) fn mode_after_write(cred: &Cred, attr: &Attr) -> Option<u16> {
     without_privileges(cred, attr, attr.mode)
 }
 
-/// `bits` without set-user-ID, and without set-group-ID where that one means execution as the group (or the caller is
-/// not in it). `None` = unchanged.
+/// `bits` without set-user-ID, and without set-group-ID where that one means execution as the group (or the
+/// caller is not in it). `None` = unchanged.
 pub(crate) fn without_privileges(cred: &Cred, attr: &Attr, bits: u16) -> Option<u16> {
     let mut kept = bits & !mode::SUID;
     if bits & 0o010 != 0 || (!in_group(cred, attr.gid) && cred.uid != 0) {

@@ -4,9 +4,10 @@
 //!   position:  0 = "."   1 = ".."   2 + p = the file system's position p
 //! ```
 //!
-//! Programs make and rename names while they read a directory. POSIX leaves open whether a reading sees what came after
-//! `opendir` or `rewinddir`, but a file system that enters new names behind the old ones would never come to an end. A
-//! [`DirStream`] remembers where the directory ended when it was at its start, and nothing from behind that is told.
+//! Programs make and rename names while they read a directory. POSIX leaves open whether a reading sees what
+//! came after `opendir` or `rewinddir`, but a file system that enters new names behind the old ones would
+//! never come to an end. A [`DirStream`] remembers where the directory ended when it was at its start, and
+//! nothing from behind that is told.
 
 use super::Vfs;
 use super::node::NodeRef;
@@ -29,9 +30,9 @@ impl Default for DirStream {
 }
 
 impl Vfs {
-    /// Calls `emit` for the entries of `dir` after position `from` (0 = the first), "." and ".." included, until it
-    /// returns false. [`DirEntry::next`] is the position to go on from. Entries behind those that were there when
-    /// `stream` was last at its start (or was first read) are left out.
+    /// Calls `emit` for the entries of `dir` after position `from` (0 = the first), "." and ".." included,
+    /// until it returns false. [`DirEntry::next`] is the position to go on from. Entries behind those that
+    /// were there when `stream` was last at its start (or was first read) are left out.
     ///
     /// # Errors
     /// `NotDir`; `NoEntry` where the directory was removed; the file system's.

@@ -1,18 +1,20 @@
 //! Rename, and the order in which it locks.
 //!
 //! ```text
-//!   rename lock                 where two directories are involved, or a directory is what is renamed or replaced
+//!   rename lock                 where two directories are involved, or a directory is what is renamed or
+//!                               replaced
 //!   the two parents             ancestor first, else by number
 //!   source and target           directories first, then by number
 //! ```
 //!
-//! Why this cannot deadlock: everybody else waits only downwards in the tree. Of renames that lock directories beyond
-//! one parent there is one at a time, and it takes ancestors before descendants, so no cycle can run through it.
-//! Renames of files within one directory lock that, and then files, by number.
+//! Why this cannot deadlock: everybody else waits only downwards in the tree. Of renames that lock
+//! directories beyond one parent there is one at a time, and it takes ancestors before descendants, so no
+//! cycle can run through it. Renames of files within one directory lock that, and then files, by number.
 //!
-//! A rename may leave a *whiteout* behind (Linux's RENAME_WHITEOUT, for overlayfs): a character device 0:0 under the old name. It is
-//! made without a name, and linked when the rename is done: a power failure between the two leaves the rename without the
-//! whiteout, as RENAME_WHITEOUT is not one change where the file system has no such call; nothing is lost by it.
+//! A rename may leave a *whiteout* behind (Linux's RENAME_WHITEOUT, for overlayfs): a character device 0:0
+//! under the old name. It is made without a name, and linked when the rename is done: a power failure between
+//! the two leaves the rename without the whiteout, as RENAME_WHITEOUT is not one change where the file system
+//! has no such call; nothing is lost by it.
 
 use super::node::NodeRef;
 use super::{NewFile, Vfs};
@@ -43,9 +45,9 @@ impl Vfs {
     /// Gives the entry `from` of `from_dir` the name `to` in `to_dir`.
     ///
     /// # Errors
-    /// `NoEntry`; `Exists` with `no_replace`; `Invalid` where a directory would become its own descendant, or for
-    /// both flags; `NotEmpty`, `IsDir`, `NotDir` where the target cannot be replaced; `Access`; `NotPermitted` in a
-    /// sticky directory; `TooManyLinks`; the file system's.
+    /// `NoEntry`; `Exists` with `no_replace`; `Invalid` where a directory would become its own descendant, or
+    /// for both flags; `NotEmpty`, `IsDir`, `NotDir` where the target cannot be replaced; `Access`;
+    /// `NotPermitted` in a sticky directory; `TooManyLinks`; the file system's.
     pub fn rename(
         &self,
         caller: &Caller,
@@ -60,8 +62,8 @@ impl Vfs {
     /// The same, which leaves a whiteout under the old name.
     ///
     /// # Errors
-    /// As [`Vfs::rename`]; `NotSupported` where the file system has no files without names. An error after the rename itself (no
-    /// space for the whiteout's name) leaves it done.
+    /// As [`Vfs::rename`]; `NotSupported` where the file system has no files without names. An error after
+    /// the rename itself (no space for the whiteout's name) leaves it done.
     pub fn rename_leaving_whiteout(
         &self,
         caller: &Caller,

@@ -7,12 +7,12 @@
 //!              through the cache, which drops its whole pages        through the cache
 //! ```
 //!
-//! All happens under the inode's lock and its write-back lock. Edges that are not zero are made dirty first, the file
-//! system acts next, so that an error leaves everything as it was; then the cache lets go of the whole pages, dirty ones
-//! too, and the edges become zeros. An edge that is not zero has a block or the promise of one, so zeroing it
-//! needs no space: a file system of which that is not true zeroes edges itself. A file system that [zeroes
-//! edges](granary_fs::Quirks::zeroes_edges) gets the bytes of the range, edges included, and the cache lets go of
-//! the edges' pages, too.
+//! All happens under the inode's lock and its write-back lock. Edges that are not zero are made dirty first,
+//! the file system acts next, so that an error leaves everything as it was; then the cache lets go of the
+//! whole pages, dirty ones too, and the edges become zeros. An edge that is not zero has a block or the
+//! promise of one, so zeroing it needs no space: a file system of which that is not true zeroes edges itself.
+//! A file system that [zeroes edges](granary_fs::Quirks::zeroes_edges) gets the bytes of the range, edges
+//! included, and the cache lets go of the edges' pages, too.
 
 use super::Vfs;
 use super::io::OpenFile;
@@ -32,7 +32,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` for no length; `BadFd` where it is not open for writing; `TooBig` beyond the largest size;
-    /// `NotPermitted` where the file's flags forbid it; `NotSupported`; `NoSpace`, with nothing changed; the file system's.
+    /// `NotPermitted` where the file's flags forbid it; `NotSupported`; `NoSpace`, with nothing changed; the
+    /// file system's.
     pub fn fallocate(
         &self,
         caller: &Caller,
@@ -84,8 +85,8 @@ impl Vfs {
             self.before_size(call, node, old, end)?;
         }
         if how.zeroes() {
-            // Dirty pages bring the size to media: those that are about to be dropped must have done so. (Linux, too,
-            // writes the range first.)
+            // Dirty pages bring the size to media: those that are about to be dropped must have done so.
+            // (Linux, too, writes the range first.)
             self.write_back(call, node, pos / PAGE..end.div_ceil(PAGE), WriteBackCause::Sync)?;
         }
         // No page may be on its way to the drive while its block is freed or zeroed.
@@ -115,11 +116,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// Tells the drive what is free in a part of it (fstrim), in runs of at least `least` bytes; says how many bytes. What was freed
-    /// before is made safe first, and so is free.
+    /// Tells the drive what is free in a part of it (fstrim), in runs of at least `least` bytes; says how
+    /// many bytes. What was freed before is made safe first, and so is free.
     ///
     /// # Errors
-    /// `Invalid` where the part begins beyond the drive, or is less than a block; `NotSupported`; the file system's.
+    /// `Invalid` where the part begins beyond the drive, or is less than a block; `NotSupported`; the file
+    /// system's.
     pub fn trim(&self, start: u64, len: u64, least: u64) -> Result<u64> {
         let end = self.fs.statfs(&self.kernel())?.blocks * PAGE;
         if start >= end || len < PAGE || least > end {
@@ -131,8 +133,8 @@ impl Vfs {
         Ok(self.fs.trim(&self.kernel(), blocks, least.div_ceil(PAGE).max(1))? * PAGE)
     }
 
-    /// Whether a page that begins within the file is not in the cache and has nothing on media either, a hole or blocks that hold
-    /// nothing yet: it is zero, also behind the file's end, and nobody need make it so.
+    /// Whether a page that begins within the file is not in the cache and has nothing on media either, a hole
+    /// or blocks that hold nothing yet: it is zero, also behind the file's end, and nobody need make it so.
     pub(super) fn is_empty_page(&self, call: &Call<'_>, node: &Node, page: u64) -> Result<bool> {
         if !self.features.cache.any() || self.cache.next(node, page..page + 1, true).is_some() {
             return Ok(false);
@@ -140,8 +142,9 @@ impl Vfs {
         Ok(self.fs.seek_hole(call, node, page * PAGE)? == page * PAGE && page * PAGE < node.size())
     }
 
-    /// Looks whether the bytes of a range, which lies in one page and in the file, must be made zero; if so, the page
-    /// is made dirty as it is: it has its space and does not leave the cache, so that zeroing it cannot fail.
+    /// Looks whether the bytes of a range, which lies in one page and in the file, must be made zero; if so,
+    /// the page is made dirty as it is: it has its space and does not leave the cache, so that zeroing it
+    /// cannot fail.
     fn prepare_edge(&self, call: &Call<'_>, node: &Node, edge: Range<u64>) -> Result<bool> {
         if edge.is_empty() || self.is_empty_page(call, node, edge.start / PAGE)? {
             return Ok(false);
@@ -169,7 +172,8 @@ impl Vfs {
         self.put(call, node, edge.start, zeros, node.size())
     }
 
-    /// The first byte at or after `pos` that is data, or (`hole`) that is in a hole; every file has a hole at its end.
+    /// The first byte at or after `pos` that is data, or (`hole`) that is in a hole; every file has a hole at
+    /// its end.
     ///
     /// # Errors
     /// `NoDevice` (ENXIO) at or beyond the end, and where only a hole follows; the file system's.
@@ -189,8 +193,9 @@ impl Vfs {
         }
     }
 
-    /// In blocks that hold nothing yet a page in the cache is data, be it dirty or read (`mapping_seek_hole_data`). Write-back
-    /// may give them their data between two questions: what is neither is asked again.
+    /// In blocks that hold nothing yet a page in the cache is data, be it dirty or read
+    /// (`mapping_seek_hole_data`). Write-back may give them their data between two questions: what is neither
+    /// is asked again.
     fn next_hole(&self, call: &Call<'_>, node: &Node, pos: u64, size: u64) -> Result<u64> {
         let mut at = pos;
         while at < size {

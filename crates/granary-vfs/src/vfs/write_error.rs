@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   open (A) ─────── write-back fails ── open (C) ── fsync(A): error ── open (D) ── fsync(A), fsync(D): fine
-//!   open (B) ──────────────────────────── fsync(B): error     fsync(C): error, as nobody had been told when it was opened
+//!   open (B) ──────────────────────────── fsync(B): error     fsync(C): error, as nobody had been told when
+//!                                                             it was opened
 //! ```
 //!
-//! As Linux does since 4.13 (`errseq_t`): a count of errors in the inode, and in each open file the count that it has been told of.
+//! As Linux does since 4.13 (`errseq_t`): a count of errors in the inode, and in each open file the count
+//! that it has been told of.
 
 use granary_fs::FsError;
 
@@ -36,7 +38,8 @@ pub(super) fn at_open(known: Option<&WriteError>) -> u32 {
     known.map_or(0, |known| known.count.wrapping_sub(u32::from(!known.told)))
 }
 
-/// The error that an open file has not been told of, if there is one; `since`: the count that it has been told of.
+/// The error that an open file has not been told of, if there is one; `since`: the count that it has been
+/// told of.
 pub(super) fn tell(known: Option<&mut WriteError>, since: u32) -> Option<(FsError, u32)> {
     let known = known.filter(|known| known.count != since)?;
     known.told = true;

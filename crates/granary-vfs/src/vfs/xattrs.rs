@@ -16,8 +16,8 @@ impl Vfs {
     /// The value of extended attribute `name`.
     ///
     /// # Errors
-    /// `NoAttribute`; `NotSupported` for an unknown namespace; `Range` for an empty or too long name; `Access`; the
-    /// file system's.
+    /// `NoAttribute`; `NotSupported` for an unknown namespace; `Range` for an empty or too long name;
+    /// `Access`; the file system's.
     pub fn getxattr(&self, caller: &Caller, node: &NodeRef, name: &[u8]) -> Result<Vec<u8>> {
         xattr::check_name(name)?;
         cpu(costs().inode_op);
@@ -31,9 +31,9 @@ impl Vfs {
     /// Sets extended attribute `name`.
     ///
     /// # Errors
-    /// `Exists` or `NoAttribute` as `how` demands; `TooLong` for a value beyond 64 KiB; `Range` for an empty or too
-    /// long name; `NotSupported` for an unknown namespace; `Invalid` for a wrong access control list; `NotPermitted`,
-    /// `Access`; `NoSpace`; the file system's.
+    /// `Exists` or `NoAttribute` as `how` demands; `TooLong` for a value beyond 64 KiB; `Range` for an empty
+    /// or too long name; `NotSupported` for an unknown namespace; `Invalid` for a wrong access control list;
+    /// `NotPermitted`, `Access`; `NoSpace`; the file system's.
     pub fn setxattr(
         &self,
         caller: &Caller,
@@ -45,8 +45,8 @@ impl Vfs {
         self.setxattr_for(caller, &caller.cred, node, name, value, how)
     }
 
-    /// The same for somebody: `caller` may do it, and that `somebody` is neither root nor in the file's group takes set-group-ID
-    /// away with an access control list.
+    /// The same for somebody: `caller` may do it, and that `somebody` is neither root nor in the file's group
+    /// takes set-group-ID away with an access control list.
     ///
     /// # Errors
     /// As [`Vfs::setxattr`].

@@ -216,7 +216,8 @@ impl<'c, 'a> Args<'c, 'a> {
         }
     }
 
-    /// The `name` attribute (which [`check`] requires), of bounded length and without what a path cannot hold.
+    /// The `name` attribute (which [`check`] requires), of bounded length and without what a path cannot
+    /// hold.
     pub(crate) fn name(&self) -> Result<String> {
         let name = self.text("name")?.unwrap_or_default();
         if name.is_empty() || name.len() > MAX_NAME {

@@ -1,13 +1,13 @@
 //! Which flowops and attributes the language has, and which belong together.
 //!
-//! Filebench's grammar accepts every flowop attribute on every flowop and ignores those without a meaning. Here each
-//! flowop has its own list: an attribute outside the language is an error, one that this flowop has no use for is
-//! a warning.
+//! Filebench's grammar accepts every flowop attribute on every flowop and ignores those without a meaning.
+//! Here each flowop has its own list: an attribute outside the language is an error, one that this flowop has
+//! no use for is a warning.
 //!
 //! It does *not* say what an attribute means; `lower` and `flowops` do.
 //!
-//! Source: the attribute lists of the Filebench 1.5-alpha3 grammar, and for each flowop the attributes that its
-//! implementation reads.
+//! Source: the attribute lists of the Filebench 1.5-alpha3 grammar, and for each flowop the attributes that
+//! its implementation reads.
 
 /// The attributes of an entity or a flowop. All names are canonical (see [`canonical`]).
 #[derive(Debug, Clone, Copy)]

@@ -27,7 +27,8 @@ const MAX_GAMMA: u64 = 1_000_000;
 /// What Filebench gives the directory of a `define file`.
 const FILE_DIRWIDTH: u64 = 10;
 
-/// The fileset that the attributes describe, and the random size that `filesizegamma` makes of a constant one.
+/// The fileset that the attributes describe, and the random size that `filesizegamma` makes of a constant
+/// one.
 pub(crate) fn spec(
     args: Args<'_, '_>,
     single_file: bool,

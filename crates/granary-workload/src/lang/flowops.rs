@@ -6,9 +6,9 @@
 //!                       └──► FlowopSpec r1 x6 = Composite [ r1.open (bigfileset, fd 1), ... ]
 //! ```
 //!
-//! Invariants: a composite is defined before it is used, so none contains itself; the whole workload has at most
-//! [`MAX_FLOWOPS`] flowops after expansion; every target exists and is of the right kind; a flowop that works on an
-//! open file has something in its thread that opens one.
+//! Invariants: a composite is defined before it is used, so none contains itself; the whole workload has at
+//! most [`MAX_FLOWOPS`] flowops after expansion; every target exists and is of the right kind; a flowop that
+//! works on an open file has something in its thread that opens one.
 //!
 //! It does *not* execute them.
 
@@ -29,7 +29,8 @@ use super::{MAX_DEPTH, MAX_FLOWOPS, MAX_NAME, targets};
 use crate::spec::{FileRef, FilesetId, FlowopSpec, Io, Op, OpenFlags, Value as Amount, Warning};
 use granary_trace::suggest::{names, nearest};
 
-/// What direct I/O is aligned to on Linux: a logical block of the drive, 512 bytes on nearly all (open(2), O_DIRECT).
+/// What direct I/O is aligned to on Linux: a logical block of the drive, 512 bytes on nearly all (open(2),
+/// O_DIRECT).
 const DIRECT_BLOCK: u64 = 512;
 
 type Composites<'c, 'a> = BTreeMap<&'a str, &'c Composite<'a>>;
@@ -335,8 +336,8 @@ impl<'e, 'a> Expansion<'e, 'a> {
         Ok(file)
     }
 
-    /// A flowop that opens a file if it names a fileset and none is open, and else needs an open one: it cannot change how
-    /// that was opened.
+    /// A flowop that opens a file if it names a fileset and none is open, and else needs an open one: it
+    /// cannot change how that was opened.
     fn opens_if_named(&mut self, args: Args<'_, 'a>, thread: &mut InThread) -> Result<FileRef> {
         let file = self.opens_or_has_open(args, thread)?;
         if file.rotate {

@@ -6,9 +6,9 @@
 //!   W word   V variable   E `=`   C `,`   N number (4096)   S string, still raw
 //! ```
 //!
-//! A word starts with a letter, `/`, `.`, `_` or `-` and goes on with those, digits, `:` and `;`. There are no
-//! reserved words: the parser knows from the place what a word is. A number has an optional `k`, `m` or `g` (powers
-//! of 1024). A newline is a blank. `#` starts a comment.
+//! A word starts with a letter, `/`, `.`, `_` or `-` and goes on with those, digits, `:` and `;`. There are
+//! no reserved words: the parser knows from the place what a word is. A number has an optional `k`, `m` or
+//! `g` (powers of 1024). A newline is a blank. `#` starts a comment.
 //!
 //! It does *not* fill in variables inside strings (that is `vars`).
 

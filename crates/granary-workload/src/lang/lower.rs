@@ -6,9 +6,9 @@
 //!                             with the variables as they are then
 //! ```
 //!
-//! What stands after the first `run` never executes in Filebench; it must parse and is otherwise ignored. Filebench before 1.5
-//! can be told the same step by step: `create processes` starts the threads, each `sleep` lets them run, `shutdown processes`
-//! ends them. Without a `run` that is the run.
+//! What stands after the first `run` never executes in Filebench; it must parse and is otherwise ignored.
+//! Filebench before 1.5 can be told the same step by step: `create processes` starts the threads, each
+//! `sleep` lets them run, `shutdown processes` ends them. Without a `run` that is the run.
 //!
 //! It does *not* know the flowops; `flowops` does.
 

@@ -10,8 +10,8 @@
 //!
 //! It does *not* draw.
 //!
-//! Source: Filebench's `fb_random` and `cvars/` (parameter names, defaults and what they mean). One difference: a
-//! table that holds a single value gives that value; Filebench gives `min`.
+//! Source: Filebench's `fb_random` and `cvars/` (parameter names, defaults and what they mean). One
+//! difference: a table that holds a single value gives that value; Filebench gives `min`.
 
 use super::args::{Args, check};
 use super::ast::{Attr, Value, ValueKind};

@@ -9,7 +9,8 @@ use super::source::{Result, Source, Span};
 use super::vars::{Held, Scope};
 use crate::spec::{FlowopSpec, Op, ProcessSpec, QuitMode, RunSpec, Step, Warning};
 
-/// Filebench's run time where a run that ends by time gives none (1.5-alpha3, `TIMED_RUNTIME_DEFAULT` in parser_gram.y).
+/// Filebench's run time where a run that ends by time gives none (1.5-alpha3, `TIMED_RUNTIME_DEFAULT` in
+/// parser_gram.y).
 const DEFAULT_SECONDS: u64 = 60;
 /// Filebench's time between reports where `psrun` gives none.
 const DEFAULT_PERIOD: u64 = 10;
@@ -72,7 +73,8 @@ pub(crate) fn spec(source: &Source<'_>, scope: Scope<'_>, run: &Run<'_>, mode: Q
     Ok(End { run, by_default })
 }
 
-/// Warns of a run that neither time, nor a count, nor running out of files ends, or the time alone that the file does not give.
+/// Warns of a run that neither time, nor a count, nor running out of files ends, or the time alone that the
+/// file does not give.
 pub(crate) fn warn_if_endless(
     source: &Source<'_>,
     at: Span,

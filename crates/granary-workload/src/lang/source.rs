@@ -8,8 +8,8 @@
 //!      = help: did you mean `openfile`?
 //! ```
 //!
-//! Invariants: lines and columns count from 1, columns in characters; a [`Span`] lies within the text, on character
-//! boundaries (both come from the lexer); a long line is clipped around the caret.
+//! Invariants: lines and columns count from 1, columns in characters; a [`Span`] lies within the text, on
+//! character boundaries (both come from the lexer); a long line is clipped around the caret.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //!   flowop sempost name=s, target=lock     ──► a `semblock` named `lock` must exist in some thread
 //! ```
 //!
-//! It does *not* resolve `sempost` and `wakeup` to flowops: many threads may run the same target, and the runner
-//! knows them by name.
+//! It does *not* resolve `sempost` and `wakeup` to flowops: many threads may run the same target, and the
+//! runner knows them by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 

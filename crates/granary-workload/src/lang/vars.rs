@@ -5,8 +5,8 @@
 //!   └ inside: filesetname=$set                    └─ globals $nfiles, $dir, ...
 //! ```
 //!
-//! A variable holds a number, a boolean, a text or a random variable. Text is shared, not copied, so that no file
-//! can make memory grow faster than itself.
+//! A variable holds a number, a boolean, a text or a random variable. Text is shared, not copied, so that no
+//! file can make memory grow faster than itself.
 //!
 //! It does *not* decide when a value is taken (late or at once): its callers do.
 
@@ -147,8 +147,8 @@ impl Scope<'_> {
         }
     }
 
-    /// A string with its escapes and variables replaced. Unless `strict`, an unknown variable stands for itself, as
-    /// in Filebench's `echo`.
+    /// A string with its escapes and variables replaced. Unless `strict`, an unknown variable stands for
+    /// itself, as in Filebench's `echo`.
     pub(crate) fn text(&self, source: &Source<'_>, raw: &str, span: Span, strict: bool) -> Result<String> {
         let mut text = String::new();
         let mut rest = raw;

@@ -5,14 +5,15 @@
 //!   aiowait  ◄── outstanding -= 1 ◄───────────────────────┘
 //! ```
 //!
-//! As in glibc, up to 20 writers serve the requests of a thread, and those of one file are done one after the other.
-//! A writer is a client of its own, so it opens each file once more (by path, not counted as an operation); where
-//! the file has been deleted by then, the write is dropped.
+//! As in glibc, up to 20 writers serve the requests of a thread, and those of one file are done one after the
+//! other. A writer is a client of its own, so it opens each file once more (by path, not counted as an
+//! operation); where the file has been deleted by then, the write is dropped.
 //!
-//! A write's bytes count when its `pwrite` returns. What still waits when the run ends is dropped, and that is told.
+//! A write's bytes count when its `pwrite` returns. What still waits when the run ends is dropped, and that
+//! is told.
 //!
-//! Differences: glibc gives a request to any idle writer; here a descriptor belongs to one. glibc's queue ends with the
-//! memory; here a thread with [`MOST`] writes on their way waits before it starts another.
+//! Differences: glibc gives a request to any idle writer; here a descriptor belongs to one. glibc's queue
+//! ends with the memory; here a thread with [`MOST`] writes on their way waits before it starts another.
 
 use super::Shared;
 use super::content::Content;
@@ -50,8 +51,8 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
 }
 
-/// Writes of one thread on their way at most: Linux's default limit of asynchronous requests (`fs.aio-max-nr`,
-/// Documentation/admin-guide/sysctl/fs.rst; there for the whole system).
+/// Writes of one thread on their way at most: Linux's default limit of asynchronous requests
+/// (`fs.aio-max-nr`, Documentation/admin-guide/sysctl/fs.rst; there for the whole system).
 const MOST: u64 = 65_536;
 
 type Queue = Monitor<VecDeque<Request>>;

@@ -1,11 +1,12 @@
 //! What a write over existing content brings: the file's word again, but for a share of the 64-byte lines.
 //!
-//! Filebench zeroes a thread's memory once and writes from there (threadflow.c, flowoplib.c: `memset(tf_mem, 0, ...)`), so a
-//! rewrite changes nothing: the default share is 0. A share above makes mechanisms that compare content (ByteFS's XOR of a page
-//! with its duplicate) see as many changed lines as a program would make.
+//! Filebench zeroes a thread's memory once and writes from there (threadflow.c, flowoplib.c: `memset(tf_mem,
+//! 0, ...)`), so a rewrite changes nothing: the default share is 0. A share above makes mechanisms that
+//! compare content (ByteFS's XOR of a page with its duplicate) see as many changed lines as a program would
+//! make.
 //!
-//! The changed lines follow each other from a place that, like their content, is drawn from the instant of the write; they wrap
-//! round at its end.
+//! The changed lines follow each other from a place that, like their content, is drawn from the instant of
+//! the write; they wrap round at its end.
 
 use granary_units::{LINE_SIZE, Nanos, Payload};
 
@@ -16,7 +17,8 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// `len` bytes at `offset` of a file full of `word`, of whose lines this share differs from what any other instant brings.
+    /// `len` bytes at `offset` of a file full of `word`, of whose lines this share differs from what any
+    /// other instant brings.
     pub fn new(word: u64, len: usize, offset: u64, share: f64, now: Nanos) -> Content {
         let first = offset / LINE_SIZE as u64;
         let lines = (offset + len as u64).div_ceil(LINE_SIZE as u64) - first;

@@ -4,9 +4,9 @@
 //!   stream "NAME of the variable / owner"  ->  distribution  ->  round  ->  clamp to min..=max  ->  truncate
 //! ```
 //!
-//! Filebench draws a variable from one stream that all threads share, so that a thread's numbers depend on what the
-//! others do. Here every owner (a thread, a fileset) has its own stream: two file systems see the same numbers in
-//! each thread however their timing differs.
+//! Filebench draws a variable from one stream that all threads share, so that a thread's numbers depend on
+//! what the others do. Here every owner (a thread, a fileset) has its own stream: two file systems see the
+//! same numbers in each thread however their timing differs.
 //!
 //! Samplers use `granary_sim::rng` and `libm` only: the same bits on every machine.
 

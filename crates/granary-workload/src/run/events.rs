@@ -7,8 +7,8 @@
 //!
 //! There is no generator task: the queue is brought up to date by who looks at it.
 //!
-//! Difference: Filebench's consumer waits until *all* events that it needs are there, and so waits for ever where it
-//! needs more than 5 s worth; here it takes them as they come, which gives the same rate.
+//! Difference: Filebench's consumer waits until *all* events that it needs are there, and so waits for ever
+//! where it needs more than 5 s worth; here it takes them as they come, which gives the same rate.
 //!
 //! Source: Filebench 1.5-alpha3, event generator.
 
@@ -30,7 +30,8 @@ struct Queue {
 }
 
 impl Events {
-    /// A generator of `rate` events per second that starts now with none; `sleepers` is where waiting threads wait.
+    /// A generator of `rate` events per second that starts now with none; `sleepers` is where waiting threads
+    /// wait.
     pub(crate) fn new(rate: u64, sleepers: std::sync::Arc<Monitor<()>>) -> Events {
         let period = Nanos((10_000_000_000 / rate.max(1)).max(1_000));
         Events {

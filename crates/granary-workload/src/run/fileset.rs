@@ -67,8 +67,8 @@ impl Wake for Fileset {
     }
 }
 
-/// The 8-byte word that every byte of a file repeats: a function of the file's identity only, never 0, so that
-/// appended data continues the file and a reader can tell one file's data from another's.
+/// The 8-byte word that every byte of a file repeats: a function of the file's identity only, never 0, so
+/// that appended data continues the file and a reader can tell one file's data from another's.
 pub fn content_word(fileset: FilesetId, file: u32) -> u64 {
     // SplitMix64's finaliser: neighbouring files get unrelated words.
     let mut z =

@@ -3,12 +3,13 @@
 //! ```text
 //!   lay_out     files that are read or overwritten get content; the others space
 //!   Group       the jobs up to the next stonewall: all at the same time
-//!     Shared    a client: what comes next (fio::Client), by `iodepth` tasks where the engine queues, else by one
+//!     Shared    a client: what comes next (fio::Client), by `iodepth` tasks where the engine queues, else by
+//!               one
 //! ```
 //!
-//! Invariants: what a client does is drawn from a stream of its own; an access counts when it begins after the job's ramp; a job
-//! with `verify` compares all that it has read and, at its end, all that it has written (`do_verify`). Those reads are a row of their
-//! own, and their time is none of the run's.
+//! Invariants: what a client does is drawn from a stream of its own; an access counts when it begins after
+//! the job's ramp; a job with `verify` compares all that it has read and, at its end, all that it has written
+//! (`do_verify`). Those reads are a row of their own, and their time is none of the run's.
 //!
 //! Source: fio's HOWTO; filesetup.c (`extend_file`) for the laying out.
 
@@ -181,8 +182,8 @@ pub(super) fn measure<C: Clients>(
     whole.outcome(names, end.saturating_sub(start), own)
 }
 
-/// Runs the jobs of one group. Whether it came to its end, and time alone ended one of them; when the last one had done its work, and
-/// only verified from then on.
+/// Runs the jobs of one group. Whether it came to its end, and time alone ended one of them; when the last
+/// one had done its work, and only verified from then on.
 fn group<C: Clients>(
     jobs: &[OnFiles],
     range: std::ops::Range<usize>,

@@ -1,13 +1,16 @@
-//! Replays a trace of FIU on files: each client makes the calls of the records, one after the other, as fast as they return.
+//! Replays a trace of FIU on files: each client makes the calls of the records, one after the other, as fast
+//! as they return.
 //!
 //! ```text
-//!   lay_out    every file that a record is of: its size, and content where the trace touches it; then the caches are dropped
+//!   lay_out    every file that a record is of: its size, and content where the trace touches it; then the
+//!              caches are dropped
 //!   measure    a task for each client ── record ──> descriptor of its file ──> call, counted by its kind
 //! ```
 //!
-//! The trace begins in the middle of a day, so that it reads and closes what it has not opened: a file that is not open is opened by
-//! its first record, which counts as an `open` of its own; a `CLOSE` of what is not open is left out. No client has more than
-//! [`MOST_OPEN`] descriptors: the ones that were opened first are closed for new ones, uncounted.
+//! The trace begins in the middle of a day, so that it reads and closes what it has not opened: a file that
+//! is not open is opened by its first record, which counts as an `open` of its own; a `CLOSE` of what is not
+//! open is left out. No client has more than [`MOST_OPEN`] descriptors: the ones that were opened first are
+//! closed for new ones, uncounted.
 //!
 //! Invariant: what a client does is a function of the trace alone.
 

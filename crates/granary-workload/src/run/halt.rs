@@ -3,11 +3,12 @@
 //! ```text
 //!   thread: finish count reached ──► Halt::stop ──► wakes every Monitor that was enrolled
 //!                                        │
-//!   threads in semblock, delay, ...  ◄───┘   they see `over()` and leave; so does everybody after its present call
+//!   threads in semblock, delay, ...  ◄───┘   they see `over()` and leave; so does everybody after its
+//!                                            present call
 //! ```
 //!
-//! Invariants: the first cause wins; after `over()` is true nothing is counted any more; who counts something else
-//! over the run (`at_end`) is called at that very instant, once; every wait of the runner goes through
+//! Invariants: the first cause wins; after `over()` is true nothing is counted any more; who counts something
+//! else over the run (`at_end`) is called at that very instant, once; every wait of the runner goes through
 //! [`Monitor::wait_until`] and so ends when the run does.
 //!
 //! It does *not* interrupt a file-system call: what is under way is completed, as a process's calls are.
@@ -119,8 +120,8 @@ impl Halt {
         self.asked.as_ref().is_some_and(|asked| asked.load(Relaxed))
     }
 
-    /// Ends the run where that was asked for; who calls it holds no lock of the run. (`over` may be asked under one, so that it
-    /// only tells.)
+    /// Ends the run where that was asked for; who calls it holds no lock of the run. (`over` may be asked
+    /// under one, so that it only tells.)
     pub(crate) fn heed(&self) {
         if self.is_asked() {
             self.stop(Ok(Finish::Interrupt));

@@ -6,8 +6,8 @@
 //!   level 0   0101 0000 1100 ...       one bit per number
 //! ```
 //!
-//! Filebench keeps its files in three AVL trees (free, absent, present) and asks each for "this index, or the next
-//! one, or the first". Here each tree is one of these: 1.02 bits per number, a query touches at most
+//! Filebench keeps its files in three AVL trees (free, absent, present) and asks each for "this index, or the
+//! next one, or the first". Here each tree is one of these: 1.02 bits per number, a query touches at most
 //! `2 * log64(n)` words.
 
 /// A set of numbers below a fixed bound.
@@ -90,7 +90,8 @@ impl IndexSet {
         }
     }
 
-    /// The smallest member that is at least `i`, or else the smallest member; `None` where there is no member.
+    /// The smallest member that is at least `i`, or else the smallest member; `None` where there is no
+    /// member.
     pub(crate) fn next_around(&self, i: usize) -> Option<usize> {
         self.next(i).or_else(|| self.next(0))
     }

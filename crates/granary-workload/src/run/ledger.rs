@@ -1,13 +1,15 @@
-//! [`Ledger`]: what the threads did: counts, bytes and latencies per flowop, and the totals that limits look at.
+//! [`Ledger`]: what the threads did: counts, bytes and latencies per flowop, and the totals that limits look
+//! at.
 //!
 //! ```text
 //!   end of an operation ──► stats[flowop]     count, bytes, latency        (by name: all threads together)
 //!                       └─► tally[process]    operations, bytes, I/Os      (finishoncount, opslimit, ...)
-//!   end of a system call ───► read, written     bytes of file data, whether its operation comes to its end in time or not
+//!   end of a system call ───► read, written     bytes of file data, whether its operation comes to its end
+//!                                               in time or not
 //! ```
 //!
-//! Invariant: `total_ops` is the sum of the counts of the flowops that count ([`crate::spec::Op::counts`]), as in
-//! Filebench's "IO Summary", and also the sum of the tallies.
+//! Invariant: `total_ops` is the sum of the counts of the flowops that count ([`crate::spec::Op::counts`]),
+//! as in Filebench's "IO Summary", and also the sum of the tallies.
 
 use granary_sim::Histogram;
 use granary_units::Nanos;

@@ -5,8 +5,8 @@
 //!                     period 1        period 2    period 3
 //! ```
 //!
-//! Each holds what was done within it. Filebench prints its figures at those instants, since the start (`psrun 10`) or since
-//! the last report (`psrun -10`): both follow from these.
+//! Each holds what was done within it. Filebench prints its figures at those instants, since the start
+//! (`psrun 10`) or since the last report (`psrun -10`): both follow from these.
 //!
 //! Invariant: the periods add up to the run.
 //!

@@ -1,5 +1,5 @@
-//! [`Plan`]: a workload's processes and threads with every name turned into a number, so that no operation looks
-//! anything up by name.
+//! [`Plan`]: a workload's processes and threads with every name turned into a number, so that no operation
+//! looks anything up by name.
 //!
 //! ```text
 //!   Plan ── threads: filereader-1/filereaderthread-1 .. -12        (one per instance)
@@ -121,8 +121,8 @@ impl Plan {
         }
     }
 
-    /// Whether anything but time can end the run: a flowop that uses up files or directories, or a finish flowop whose process
-    /// (or target) has something that it counts.
+    /// Whether anything but time can end the run: a flowop that uses up files or directories, or a finish
+    /// flowop whose process (or target) has something that it counts.
     pub(crate) fn can_finish(&self) -> bool {
         self.threads.iter().any(|thread| any(&thread.kind.nodes, &|node| self.finishes(thread, node)))
     }
@@ -133,7 +133,8 @@ impl Plan {
         };
         match node.op {
             Op::Create(_) | Op::Delete(_) | Op::MakeDir { .. } | Op::RemoveDir { .. } => true,
-            // Of a target each execution counts, and only what moves bytes can be the target of a count of bytes.
+            // Of a target each execution counts, and only what moves bytes can be the target of a count of
+            // bytes.
             Op::FinishOnCount { value: 0, .. }
             | Op::FinishOnCount { target: Some(_), .. }
             | Op::FinishOnBytes { target: Some(_), .. } => true,

@@ -6,12 +6,12 @@
 //!           open count                           while threads have it open; such a file is not deleted
 //! ```
 //!
-//! Flowops do not choose at random: each takes the next entry of the wanted kind after the one taken before (one
-//! rotor for present entries, one for absent ones; a thread with `opennext` has its own), passing over busy ones.
-//! What is random is which entries exist at first. `indexed` gives the place to look from.
+//! Flowops do not choose at random: each takes the next entry of the wanted kind after the one taken before
+//! (one rotor for present entries, one for absent ones; a thread with `opennext` has its own), passing over
+//! busy ones. What is random is which entries exist at first. `indexed` gives the place to look from.
 //!
-//! Where all entries of the wanted kind are busy, the thread waits. (Filebench waits only where *all* entries are
-//! busy, and gives up otherwise; waiting never turns a run that works into one that fails.)
+//! Where all entries of the wanted kind are busy, the thread waits. (Filebench waits only where *all* entries
+//! are busy, and gives up otherwise; waiting never turns a run that works into one that fails.)
 //!
 //! Memory: 4 bytes and 3 bits per entry.
 //!

@@ -8,8 +8,9 @@
 //!   high starts at the high-water mark: that many posts can be pending beyond what a taker waits for
 //! ```
 //!
-//! Each thread's `semblock` has a semaphore of its own; a `sempost` posts to those of all threads, one after the
-//! other. A wait gives up after 600 s and goes on as if nothing had happened, as Filebench's `semtimedop` does.
+//! Each thread's `semblock` has a semaphore of its own; a `sempost` posts to those of all threads, one after
+//! the other. A wait gives up after 600 s and goes on as if nothing had happened, as Filebench's `semtimedop`
+//! does.
 //!
 //! A `wakeup` wakes who waits in `block` at that instant and is otherwise lost.
 //!

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   for each fileset, the last defined first (as Filebench's list is):
-//!     trusttree or reuse, and the root is there?  keep it  :  rm -rf, then mkdir every directory, last made first
+//!     trusttree or reuse, and the root is there?  keep it  :  rm -rf, then mkdir every directory, last made
+//!                                                             first
 //!     files in random order: with the probability of `prealloc` write one, 1 MiB at a time; `paralloc`: 32 at once
 //!     leaf directories likewise, one at a time
 //! ```

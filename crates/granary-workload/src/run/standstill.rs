@@ -6,17 +6,17 @@
 //!   thread c:  .................. end             was the only one that could post: nobody is left
 //! ```
 //!
-//! What `semblock`, a blocking `sempost` and `block` wait for comes from another thread, or never. The world cannot see
-//! that: the daemons of a file system keep its clock moving. So the threads are counted here that are alive and can do
-//! something about it: post, take, wake, or end the run; and those of them that wait so. Where all do, a run without a time
-//! limit ends with an error that names them: threads that are left do the same again and again. A run with one ends at its time, as
-//! Filebench's does, and a warning tells.
+//! What `semblock`, a blocking `sempost` and `block` wait for comes from another thread, or never. The world
+//! cannot see that: the daemons of a file system keep its clock moving. So the threads are counted here that
+//! are alive and can do something about it: post, take, wake, or end the run; and those of them that wait so.
+//! Where all do, a run without a time limit ends with an error that names them: threads that are left do the
+//! same again and again. A run with one ends at its time, as Filebench's does, and a warning tells.
 //!
-//! Invariant: who wakes a thread takes it off the list at that instant ([`Standstill::goes_on`]), not the thread when it
-//! runs again; so nobody is on the list whose wait is over.
+//! Invariant: who wakes a thread takes it off the list at that instant ([`Standstill::goes_on`]), not the
+//! thread when it runs again; so nobody is on the list whose wait is over.
 //!
-//! It does *not* look at waits that end by themselves: delays, limits (the events come with time), calls, asynchronous
-//! writes. A `semblock` gives up after 600 s; that does not save a run in which all wait.
+//! It does *not* look at waits that end by themselves: delays, limits (the events come with time), calls,
+//! asynchronous writes. A `semblock` gives up after 600 s; that does not save a run in which all wait.
 
 use super::error::RunError;
 use super::halt::Halt;
@@ -65,8 +65,8 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// It is about to wait. True where nobody is left who could end that: then it gives back every lock and calls
-    /// [`Waiter::stop`] instead.
+    /// It is about to wait. True where nobody is left who could end that: then it gives back every lock and
+    /// calls [`Waiter::stop`] instead.
     #[must_use]
     pub(crate) fn waits(&self) -> bool {
         let mut state = self.still.state.lock();

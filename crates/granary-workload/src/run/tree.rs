@@ -3,21 +3,23 @@
 //! ```text
 //!   /data/bigfileset                 the root: only subdirectories, as many as it takes
 //!   ├── 00000001                     depth 2: deep enough? then it holds files, else subdirectories
-//!   │   ├── 00000001 .. 00000019     as many as its width says; files of one directory have consecutive numbers
+//!   │   ├── 00000001 .. 00000019     as many as its width says; files of one directory have consecutive
+//!                                    numbers
 //!   └── 00000002
 //!       ├── 00000001
 //!       │   └── 00000001 .. 00000023
 //!       └── 00000002
 //! ```
 //!
-//! The mean depth is `ln(entries + leafdirs) / ln(mean width)`; every directory draws its own depth limit and width
-//! from gamma distributions of shape `dirgamma` (1.5) around these means, or takes the means where `dirgamma` is 0.
-//! A directory below the root whose level has reached its limit holds files, then leaf directories; the others hold
-//! directories. The root goes on until all entries exist. So even a `dirwidth` of all entries gives a handful of
-//! directories, not one: widths vary.
+//! The mean depth is `ln(entries + leafdirs) / ln(mean width)`; every directory draws its own depth limit and
+//! width from gamma distributions of shape `dirgamma` (1.5) around these means, or takes the means where
+//! `dirgamma` is 0. A directory below the root whose level has reached its limit holds files, then leaf
+//! directories; the others hold directories. The root goes on until all entries exist. So even a `dirwidth`
+//! of all entries gives a handful of directories, not one: widths vary.
 //!
-//! Names are numbers of eight digits from 1. Filebench starts again at 1 for leaf directories (and for directories
-//! that are added for them), so that their names can collide with files; here the numbering goes on.
+//! Names are numbers of eight digits from 1. Filebench starts again at 1 for leaf directories (and for
+//! directories that are added for them), so that their names can collide with files; here the numbering goes
+//! on.
 //!
 //! Memory: 4 bytes per file (12 where sizes vary) and 20 per directory; paths are built on demand into a
 //! [`PathBuffer`].
@@ -269,8 +271,8 @@ impl Builder {
             leaf_serial: 1,
         });
         let (holds_files, width) = self.shape.draw(level);
-        // A directory that is opened for leaf directories finds no file left, so its first phase is empty and its
-        // first leaf is the next one to be made; one that holds files has its leaves right after them.
+        // A directory that is opened for leaf directories finds no file left, so its first phase is empty and
+        // its first leaf is the next one to be made; one that holds files has its leaves right after them.
         Open { dir, level, holds_files, width, made: 0, serial: 1, second: false }
     }
 }

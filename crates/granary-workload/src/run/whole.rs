@@ -1,6 +1,8 @@
-//! [`Whole`]: what the tasks of fio's jobs, or those that replay a trace, share: the books, and whether it is over.
+//! [`Whole`]: what the tasks of fio's jobs, or those that replay a trace, share: the books, and whether it is
+//! over.
 //!
-//! Invariant: the first error, or the first request to stop, ends the run; everybody sees it before the next access.
+//! Invariant: the first error, or the first request to stop, ends the run; everybody sees it before the next
+//! access.
 
 use super::error::RunError;
 use super::halt::Finish;

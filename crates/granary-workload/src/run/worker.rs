@@ -3,14 +3,16 @@
 //! ```text
 //!   pass:  flowop 1 x iters ──► flowop 2 x iters ──► ... ──► again
 //!             │
-//!             ├── file operations  (files)     slots[fd]: the descriptor, and the file that it has or had open
+//!             ├── file operations  (files)     slots[fd]: the descriptor, and the file that it has or had
+//!                                              open
 //!             ├── data             (io)
 //!             └── limits, waits    (control)
 //! ```
 //!
-//! Invariants: between two flowops (and two iterations of one) it looks whether the run is over; an operation that
-//! ends after the run is not counted, but the bytes of those of its calls that ended in time are; a pass takes at least 1 us, so that threads that do nothing (or run on a file
-//! system without costs) cannot hold up the world.
+//! Invariants: between two flowops (and two iterations of one) it looks whether the run is over; an operation
+//! that ends after the run is not counted, but the bytes of those of its calls that ended in time are; a pass
+//! takes at least 1 us, so that threads that do nothing (or run on a file system without costs) cannot hold
+//! up the world.
 //!
 //! Source: Filebench 1.5-alpha3, the worker loop.
 

@@ -7,8 +7,8 @@
 //!                └─ FlowopSpec::name                 all of it: Op::Read(FileRef, Io)
 //! ```
 //!
-//! A thread has a table of numbered descriptors. A flowop with a fileset picks a file of it and opens it on its
-//! `fd`; one without uses what an earlier flowop opened there.
+//! A thread has a table of numbered descriptors. A flowop with a fileset picks a file of it and opens it on
+//! its `fd`; one without uses what an earlier flowop opened there.
 //!
 //! It does *not* say how a file is picked; that is the runner's, after Filebench's rules.
 //!
@@ -87,8 +87,8 @@ pub enum Op {
     Open(FileRef),
     /// `closefile`.
     Close(FileRef),
-    /// `deletefile`: the file that `fd` (if above 0) has or had open, else any that exists; not one that another
-    /// thread has open.
+    /// `deletefile`: the file that `fd` (if above 0) has or had open, else any that exists; not one that
+    /// another thread has open.
     Delete(FileRef),
     /// `statfile`: the open descriptor, else any file that exists.
     Stat(FileRef),
@@ -98,7 +98,8 @@ pub enum Op {
     FsyncSet(FilesetId),
     /// `readwholefile`: from the start to the end, `Io::size` bytes at a time; one operation.
     ReadWhole(FileRef, Io),
-    /// `writewholefile`: as many bytes as the file of `size_from` (or the file itself) was given; one operation.
+    /// `writewholefile`: as many bytes as the file of `size_from` (or the file itself) was given; one
+    /// operation.
     WriteWhole {
         /// The file to write.
         file: FileRef,
@@ -143,7 +144,8 @@ pub enum Op {
     EventLimit,
     /// `opslimit`: one event per I/O operation.
     OpsLimit {
-        /// Count only this flowop of the thread (index in [`super::ThreadSpec::flowops`]); `None`: the process.
+        /// Count only this flowop of the thread (index in [`super::ThreadSpec::flowops`]); `None`: the
+        /// process.
         target: Option<usize>,
     },
     /// `iopslimit`: one event per read or write.

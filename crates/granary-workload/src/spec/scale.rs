@@ -1,7 +1,7 @@
 //! Making a workload smaller (or larger) without changing its shape.
 //!
-//! Invariant: what was there stays there; a count never becomes 0 and a 0 stays 0. It does *not* change sizes,
-//! times or the order of anything; [`Workload::scale`] has the table.
+//! Invariant: what was there stays there; a count never becomes 0 and a 0 stays 0. It does *not* change
+//! sizes, times or the order of anything; [`Workload::scale`] has the table.
 
 use super::{FlowopSpec, Op, Workload};
 use crate::Error;
@@ -10,8 +10,8 @@ use crate::Error;
 pub const MAX_THREADS: u32 = 65_536;
 
 impl Workload {
-    /// Multiplies the files, the directories and the counts that end the run by `factor` (`--scale`), rounding to
-    /// the nearest whole number but never from something to nothing.
+    /// Multiplies the files, the directories and the counts that end the run by `factor` (`--scale`),
+    /// rounding to the nearest whole number but never from something to nothing.
     ///
     /// | scales with the factor | does not |
     /// |---|---|
@@ -21,8 +21,8 @@ impl Workload {
     /// | the records of a trace: its first ones, or all and some again | |
     /// | | `dirwidth`, `dirgamma`: a directory keeps its width, the tree gets fewer directories |
     ///
-    /// So a run at scale 0.01 does a hundredth of the operations on a hundredth of the files, also where it ends by
-    /// time. A flat directory (`dirwidth` at or above `entries`) stays flat. A file that repeats a
+    /// So a run at scale 0.01 does a hundredth of the operations on a hundredth of the files, also where it
+    /// ends by time. A flat directory (`dirwidth` at or above `entries`) stays flat. A file that repeats a
     /// flowop `iters=$nfiles` times must be scaled by overriding its variable instead.
     ///
     /// # Errors
@@ -66,12 +66,12 @@ impl Workload {
 
     /// Runs `count` client threads (`--threads`).
     ///
-    /// The clients are the threads of which there are most, counted over all processes; when several kinds tie,
-    /// each becomes `count`. The others are left alone: `oltp` keeps its writers whatever number of readers it
-    /// gets. In a process that runs once, the thread's instances change. In a process with several instances the
-    /// process's instances change (one thread each), unless it has other kinds of thread too: then each process
-    /// gets its share of the threads, rounded up. Of a fio job file the jobs with most clients get `count` (`numjobs`). A
-    /// trace is replayed by `count` clients, each on files of its own.
+    /// The clients are the threads of which there are most, counted over all processes; when several kinds
+    /// tie, each becomes `count`. The others are left alone: `oltp` keeps its writers whatever number of
+    /// readers it gets. In a process that runs once, the thread's instances change. In a process with several
+    /// instances the process's instances change (one thread each), unless it has other kinds of thread too:
+    /// then each process gets its share of the threads, rounded up. Of a fio job file the jobs with most
+    /// clients get `count` (`numjobs`). A trace is replayed by `count` clients, each on files of its own.
     ///
     /// # Errors
     ///

@@ -7,8 +7,8 @@
 //! It does *not* draw: the samplers are `granary-sim`'s, so that they can be reproduced bit by bit.
 //!
 //! Source: Filebench's `randvar` (uniform, gamma, table) and `cvar` (its `cvar-*` libraries over the `mtwist`
-//! random distributions). Where a `randvar` is described by mean, minimum and thousandths, the language front end
-//! has already turned that into the parameters below.
+//! random distributions). Where a `randvar` is described by mean, minimum and thousandths, the language front
+//! end has already turned that into the parameters below.
 
 use serde::Serialize;
 

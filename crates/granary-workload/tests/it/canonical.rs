@@ -1,4 +1,5 @@
-//! The built-in workloads say what their sources say: nine what the ByteFS paper's Table 5 and the authors' `baseline` branch do.
+//! The built-in workloads say what their sources say: nine what the ByteFS paper's Table 5 and the authors'
+//! `baseline` branch do.
 
 use granary_workload::spec::{Distribution, FlowopSpec, Op, QuitMode, Value};
 use granary_workload::{Workload, builtin, list};

@@ -152,7 +152,8 @@ fn random_variables_become_distributions() {
 
 #[test]
 fn a_table_is_stretched_to_the_mean_and_minimum_that_are_asked_for() {
-    // Rows 0..10 and 10..20 have mean 10 and minimum 0; mean 110 and minimum 10 stretch them by 10 and shift by 10.
+    // Rows 0..10 and 10..20 have mean 10 and minimum 0; mean 110 and minimum 10 stretch them by 10 and shift
+    // by 10.
     let workload = with("set $t = randvar(type=tabular,mean=110,min=10,randtable={{50,0,10},{50,10,20}})");
     let rows = [(50, 10.0, 110.0), (50, 110.0, 210.0)];
     let rows = rows.map(|(percent, lower, upper)| TableRow { percent, lower, upper }).to_vec();

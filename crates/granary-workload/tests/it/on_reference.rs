@@ -45,7 +45,8 @@ fn every_built_in_workload_runs() {
     }
 }
 
-/// The share of the written bytes that an fsync follows is what the generators of FIU's traces say of themselves.
+/// The share of the written bytes that an fsync follows is what the generators of FIU's traces say of
+/// themselves.
 #[test]
 fn generators_of_traces_have_the_share_of_fsynced_bytes_that_they_state() {
     for (name, percent, synced) in [

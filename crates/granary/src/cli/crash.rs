@@ -9,7 +9,8 @@ use std::str::FromStr;
 /// Which crash images of a run are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Half of them in rare steps (a journal that wraps, garbage collection), half anywhere; two draws of what is lost in each
+    /// Half of them in rare steps (a journal that wraps, garbage collection), half anywhere; two draws of
+    /// what is lost in each
     Sample,
     /// Before and after every command of the run
     Linear,
@@ -21,7 +22,8 @@ pub enum Mode {
     /// Behind each power failure of the run the recovery is interrupted, that recovery as well, and so on: as
     /// many recoveries as --nested says
     Nested,
-    /// No power failure: flipped bits, lost, stale, torn, misdirected and unreadable pages in what a run has left
+    /// No power failure: flipped bits, lost, stale, torn, misdirected and unreadable pages in what a run has
+    /// left
     Media,
 }
 
@@ -93,11 +95,13 @@ pub enum Lie {
 /// Arguments of `granary crash`.
 #[derive(Args, Clone)]
 pub struct CrashArgs {
-    /// File systems, or crash cases of them (`granary crash --list` names all); all where left out. A name without
-    /// an `@` stands for the usual devices and, on an SSD, for `@volatile`; `@usual` is the first alone
+    /// File systems, or crash cases of them (`granary crash --list` names all); all where left out. A name
+    /// without an `@` stands for the usual devices and, on an SSD, for `@volatile`; `@usual` is the first
+    /// alone
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub fs: Vec<String>,
-    /// Loads (`granary crash --list` names all), files (Filebench, fio, traces) or short programs; all named ones where left out
+    /// Loads (`granary crash --list` names all), files (Filebench, fio, traces) or short programs; all named
+    /// ones where left out
     #[arg(long, value_name = "LOAD")]
     pub load: Vec<String>,
     /// List file systems and loads
@@ -112,14 +116,15 @@ pub struct CrashArgs {
     /// Which crash images are looked at
     #[arg(long, value_enum, default_value_t = Mode::Sample)]
     pub mode: Mode,
-    /// Power failures one after the other, at most: the second in the recovery from the first, or in the load behind it. With --mode nested:
-    /// interrupted recoveries behind each power failure
+    /// Power failures one after the other, at most: the second in the recovery from the first, or in the load
+    /// behind it. With --mode nested: interrupted recoveries behind each power failure
     #[arg(long, value_name = "N", default_value_t = Campaign::NESTED, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub nested: u32,
     /// Number of the first run of each load
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Runs at a time; one for each core of this machine where left out, fewer where there is no memory for them
+    /// Runs at a time; one for each core of this machine where left out, fewer where there is no memory for
+    /// them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
     /// Seconds of this machine's clock after which a life (mount, load, checks), or mkfs, is told as a
@@ -129,26 +134,27 @@ pub struct CrashArgs {
     /// Stop at the first failure, and tell that alone
     #[arg(long)]
     pub stop: bool,
-    /// Do one crash point once more, as a report names it, with all calls or those named alone, and with what is lost as named or as
-    /// drawn; needs one file system and one load
+    /// Do one crash point once more, as a report names it, with all calls or those named alone, and with what
+    /// is lost as named or as drawn; needs one file system and one load
     #[arg(
         long,
         value_name = "RUN:PLACE[:CALLS][:LOST]",
         conflicts_with_all = ["list", "points", "time", "mode", "nested", "seed", "stop", "failures"]
     )]
     pub replay: Option<String>,
-    /// Do not look for the fewest calls that lead to each of the first failures, which takes up to 20 seconds each
+    /// Do not look for the fewest calls that lead to each of the first failures, which takes up to 20 seconds
+    /// each
     #[arg(long)]
     pub no_minimise: bool,
-    /// File of failures: those in it are tried first, and stay until they pass; new ones are added. A line whose
-    /// place the code no longer has stays, and says so
+    /// File of failures: those in it are tried first, and stay until they pass; new ones are added. A line
+    /// whose place the code no longer has stays, and says so
     #[arg(long, value_name = "FILE")]
     pub failures: Option<PathBuf>,
     /// Print a JSON object instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Instead, a file system of this machine's kernel (ext4, xfs, btrfs), mounted on a drive that is recorded; needs root. Loads are
-    /// `torture`, `programs`, or a short program
+    /// Instead, a file system of this machine's kernel (ext4, xfs, btrfs), mounted on a drive that is
+    /// recorded; needs root. Loads are `torture`, `programs`, or a short program
     #[arg(long, value_name = "FS", conflicts_with_all = ["fs", "list", "mode", "nested", "failures", "no_minimise"])]
     pub kernel: Option<String>,
     /// Keep the devices of the first failure that is found, or of the point that is replayed, as the power

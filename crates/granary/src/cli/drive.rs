@@ -8,8 +8,8 @@ use std::path::PathBuf;
 pub enum DriveCommand {
     /// Measure raw accesses: throughput, latency, how busy each part of the drive is
     Bench(DriveBenchArgs),
-    /// Replay a trace: of MSR-Cambridge, SPC, Alibaba, Tencent, FIU, blkparse, fio, DiskSim, MQSim, or a record made with
-    /// --record (docs/WORKLOADS.md)
+    /// Replay a trace: of MSR-Cambridge, SPC, Alibaba, Tencent, FIU, blkparse, fio, DiskSim, MQSim, or a
+    /// record made with --record (docs/WORKLOADS.md)
     Replay(DriveReplayArgs),
     /// Show what the tables of a PebbleSSD take of its persistent memory
     Space(SpaceArgs),
@@ -26,10 +26,12 @@ pub enum DriveBenchKind {
 /// The drive, and what it holds.
 #[derive(Args)]
 pub struct DriveArgs {
-    /// Firmware: log (ByteFS), cache (the baselines), or another of `granary drive list` [default: the testbed's]
+    /// Firmware: log (ByteFS), cache (the baselines), or another of `granary drive list` [default: the
+    /// testbed's]
     #[arg(long, value_name = "MODE")]
     pub firmware: Option<String>,
-    /// Built-in testbed (see `granary testbed list`) or path of a .toml file [default: bytefs-emulator; the drive of a record]
+    /// Built-in testbed (see `granary testbed list`) or path of a .toml file [default: bytefs-emulator; the
+    /// drive of a record]
     #[arg(long)]
     pub testbed: Option<String>,
     /// Change a value of the testbed, for example nand.read_ns=3000; may be repeated
@@ -56,7 +58,8 @@ pub struct DriveArgs {
 pub struct DriveReplayArgs {
     /// The trace, or - for standard input
     pub trace: PathBuf,
-    /// Its format: granary, msr, blkparse, iolog (fio), spc, alibaba, tencent, fiu, disksim, mqsim [default: found out]
+    /// Its format: granary, msr, blkparse, iolog (fio), spc, alibaba, tencent, fiu, disksim, mqsim [default:
+    /// found out]
     #[arg(long)]
     pub format: Option<String>,
     /// Issue each operation as soon as one of --depth places is free, instead of when its time stamp says
@@ -74,14 +77,15 @@ pub struct DriveReplayArgs {
     /// blkparse: events to replay, D (given to the driver) or Q (queued) [default: D]
     #[arg(long, value_name = "D|Q")]
     pub event: Option<String>,
-    /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR), /dev/sda (iolog), a number (others)
+    /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR), /dev/sda (iolog), a number
+    /// (others)
     #[arg(long)]
     pub device: Option<String>,
     /// Replay what there is of a record that is cut off, because the process that wrote it was killed
     #[arg(long)]
     pub cut: bool,
-    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages [default: fill; that of
-    /// a record]
+    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages
+    /// [default: fill; that of a record]
     #[arg(long, value_name = "HOW")]
     pub precondition: Option<String>,
     #[command(flatten)]
@@ -97,8 +101,8 @@ pub struct DriveBenchArgs {
     /// The testbed's device that is measured: ssd, or nvm, which takes loads and stores only
     #[arg(long, value_name = "DEVICE", default_value = "ssd")]
     pub device: String,
-    /// What to do, comma-separated for jobs that run at the same time: read, write, rw, load, store, persist, and with
-    /// "rand" before the name in random order
+    /// What to do, comma-separated for jobs that run at the same time: read, write, rw, load, store, persist,
+    /// and with "rand" before the name in random order
     #[arg(long, value_delimiter = ',', default_value = "randread", conflicts_with = "job")]
     pub rw: Vec<String>,
     /// Read the jobs from a fio job file instead (docs/WORKLOADS.md says what of it is understood)
@@ -131,11 +135,12 @@ pub struct DriveBenchArgs {
     /// Virtual time to run, for example 2s or 500ms
     #[arg(long, value_name = "TIME", conflicts_with = "job")]
     pub runtime: Option<String>,
-    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages [default: fill if
-    /// anything is read]
+    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages
+    /// [default: fill if anything is read]
     #[arg(long, value_name = "HOW")]
     pub precondition: Option<String>,
-    /// Store every line that byte jobs touch before the run, so that the drive's DRAM holds them; needs --size
+    /// Store every line that byte jobs touch before the run, so that the drive's DRAM holds them;
+    /// needs --size
     #[arg(long)]
     pub warm: bool,
     #[command(flatten)]

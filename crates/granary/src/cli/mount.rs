@@ -12,7 +12,8 @@ use std::path::PathBuf;
 /// Arguments of `granary mount`.
 #[derive(Args, Clone)]
 pub struct MountArgs {
-    /// Image directory made by `granary mkfs`, or ram:FS for a new file system on a drive in memory (ram:bytefs)
+    /// Image directory made by `granary mkfs`, or ram:FS for a new file system on a drive in memory
+    /// (ram:bytefs)
     pub image: OsString,
     /// Empty directory to mount on
     pub dir: PathBuf,
@@ -24,8 +25,8 @@ pub struct MountArgs {
     /// Let programs that `granary exec` starts reach the files past the kernel's FUSE, through shared memory
     #[arg(long)]
     pub direct: bool,
-    /// Set-user-ID programs of the image run as such (root only); without it the mount is nosuid: an image may come from
-    /// anywhere
+    /// Set-user-ID programs of the image run as such (root only); without it the mount is nosuid: an image
+    /// may come from anywhere
     #[arg(long)]
     pub suid: bool,
     /// Devices of the image can be opened (root only); without it the mount is nodev
@@ -37,21 +38,23 @@ pub struct MountArgs {
     /// Memory for the page cache, and at most as much again for metadata; the kernel has its own above it
     #[arg(long, default_value = "512MiB", value_parser = bytes)]
     pub page_cache: Bytes,
-    /// Mount this directory of the host, with IMAGE as the persistent memory in front of it: small synchronous writes go there
-    /// (SPFS). IMAGE is made where there is nothing, of --size. While it is mounted, change DIR's files through the mount only
+    /// Mount this directory of the host, with IMAGE as the persistent memory in front of it: small
+    /// synchronous writes go there (SPFS). IMAGE is made where there is nothing, of --size. While it is
+    /// mounted, change DIR's files through the mount only
     #[arg(long, value_name = "DIR")]
     pub stack: Option<PathBuf>,
     /// With --stack: the unmount writes all that IMAGE has into the directory, for whoever uses that alone
     #[arg(long, requires = "stack")]
     pub demote_all: bool,
-    /// With --stack: give up what IMAGE, or another image, has of DIR's files where it does not fit: the image or the directory is
-    /// an older copy, or of another pair, or files are gone from the directory. Their newest bytes are lost
+    /// With --stack: give up what IMAGE, or another image, has of DIR's files where it does not fit: the
+    /// image or the directory is an older copy, or of another pair, or files are gone from the directory.
+    /// Their newest bytes are lost
     #[arg(long, requires = "stack")]
     pub forget: bool,
     #[command(flatten)]
     pub memory: MemoryArgs,
-    /// Change a value of the testbed's host for this mount, for example host.vfs.writeback_interval=1000000000; may be
-    /// repeated. An image has the values it was made with
+    /// Change a value of the testbed's host for this mount, for example
+    /// host.vfs.writeback_interval=1000000000; may be repeated. An image has the values it was made with
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
@@ -86,8 +89,8 @@ pub struct ServeArgs {
     /// Refuse changes
     #[arg(long)]
     pub read_only: bool,
-    /// Threads that serve requests: as many can wait for files of the image that the host has to read, or for a paced
-    /// drive [default: the processors, at least 2; 16 with --pace on]
+    /// Threads that serve requests: as many can wait for files of the image that the host has to read, or for
+    /// a paced drive [default: the processors, at least 2; 16 with --pace on]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Whether programs wait as long as the modelled drive takes
@@ -108,7 +111,8 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Threads that serve requests: where requests wait as long as the modelled drive takes, as many as it can work on.
+    /// Threads that serve requests: where requests wait as long as the modelled drive takes, as many as it
+    /// can work on.
     pub fn threads(&self) -> usize {
         self.threads.map_or_else(|| self.pace.threads(), usize::from)
     }
@@ -147,8 +151,8 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Threads that serve requests unless told: where requests wait as long as the modelled drive takes, as many as it
-    /// can work on.
+    /// Threads that serve requests unless told: where requests wait as long as the modelled drive takes, as
+    /// many as it can work on.
     pub fn threads(self) -> usize {
         match self {
             Pace::Off => granary_mount::default_threads(),

@@ -1,4 +1,5 @@
-//! `granary calibrate ext4`: one load on the kernel's ext4 on an exported drive, and on granary-ext4; what each moves.
+//! `granary calibrate ext4`: one load on the kernel's ext4 on an exported drive, and on granary-ext4; what
+//! each moves.
 //!
 //! ```text
 //!   this process                               granary export --loop --record (a child)
@@ -9,10 +10,11 @@
 //!     classify(record, start..end) | model(load) -> table
 //! ```
 //!
-//! Both syncs of the kernel's side wait for the data first ([`KernelClient`]): how often Linux's sync commits would be a matter of
-//! chance otherwise.
+//! Both syncs of the kernel's side wait for the data first ([`KernelClient`]): how often Linux's sync commits
+//! would be a matter of chance otherwise.
 //!
-//! Exit code 1 where the aims are missed: all bytes written within 10 %, each structure of weight within 20 %.
+//! Exit code 1 where the aims are missed: all bytes written within 10 %, each structure of weight within 20
+//! %.
 
 use crate::cli::{CalibrateArgs, DataArg};
 use crate::cmd::live::Stats;
@@ -135,9 +137,9 @@ fn run_program(command: &mut Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
-/// Lets time pass, `least` and until time stamps of files move: they are those of the coarse clock, which moves once in a tick of
-/// the kernel's, 1 to 10 ms, later where the machine is busy. (From 6.13 on they are at most the time of day, where somebody
-/// has asked for them in between.)
+/// Lets time pass, `least` and until time stamps of files move: they are those of the coarse clock, which
+/// moves once in a tick of the kernel's, 1 to 10 ms, later where the machine is busy. (From 6.13 on they are
+/// at most the time of day, where somebody has asked for them in between.)
 fn pass(least: Nanos) {
     let of = |t: Timespec| (t.tv_sec, t.tv_nsec);
     let before = of(clock_gettime(ClockId::Realtime));

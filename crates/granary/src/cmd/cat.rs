@@ -1,4 +1,5 @@
-//! `granary cat [--stack DIR] IMAGE PATH...`. What cannot be printed is told, and the others are printed: exit code 1 then.
+//! `granary cat [--stack DIR] IMAGE PATH...`. What cannot be printed is told, and the others are printed:
+//! exit code 1 then.
 
 use super::files::{Troubles, failed, look};
 use crate::out;

@@ -1,4 +1,5 @@
-//! `granary lscp`, `mkcp`, `chcp`, `rmcp`: checkpoints and snapshots of an image that nobody uses, with the names of nilfs-utils.
+//! `granary lscp`, `mkcp`, `chcp`, `rmcp`: checkpoints and snapshots of an image that nobody uses, with the
+//! names of nilfs-utils.
 //!
 //! A checkpoint is mounted with `granary mount --read-only --set fs.nilfs2.cp=N IMAGE DIR`.
 

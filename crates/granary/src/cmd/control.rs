@@ -6,9 +6,10 @@
 //!     <─────────────────────────────   {"grown": {...}} or {"refused": "why"}, and the end
 //! ```
 //!
-//! One request at a time. The socket is its owner's only, and reached through its directory's descriptor: names of sockets
-//! are at most 108 bytes long, and an image that is renamed while it is mounted takes its socket along. A mount that died
-//! leaves it behind; nobody answers there, and the next mount replaces it. Mounts that only read have none.
+//! One request at a time. The socket is its owner's only, and reached through its directory's descriptor:
+//! names of sockets are at most 108 bytes long, and an image that is renamed while it is mounted takes its
+//! socket along. A mount that died leaves it behind; nobody answers there, and the next mount replaces it.
+//! Mounts that only read have none.
 
 use crate::cmd::live::directory::open_dir;
 use crate::failure::Failure;
@@ -148,8 +149,8 @@ fn answer(mut stream: &UnixStream, serve: &impl Fn(Request) -> Result<Grown, Str
     stream.write_all(serde_json::to_string(&reply)?.as_bytes())
 }
 
-/// Asks the process that has the image in the directory `dir` mounted; `None` where nobody takes requests. Messages call the image
-/// `image`.
+/// Asks the process that has the image in the directory `dir` mounted; `None` where nobody takes requests.
+/// Messages call the image `image`.
 ///
 /// # Errors
 /// What it refuses, with its reason; it died over it.

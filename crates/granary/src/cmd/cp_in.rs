@@ -1,9 +1,9 @@
-//! `granary cp-in IMAGE FILE... PLACE`: from this machine into an image, with modes, owners, times, extended attributes,
-//! symbolic and hard links.
+//! `granary cp-in IMAGE FILE... PLACE`: from this machine into an image, with modes, owners, times, extended
+//! attributes, symbolic and hard links.
 //!
-//! A place that is a directory receives the files under their names; otherwise it is the name of the one file that is
-//! copied. Directories are copied whole. Holes stay holes, and runs of zeros become some. Sockets are left out with a message.
-//! What is there already is replaced, but for directories, which are filled.
+//! A place that is a directory receives the files under their names; otherwise it is the name of the one file
+//! that is copied. Directories are copied whole. Holes stay holes, and runs of zeros become some. Sockets are
+//! left out with a message. What is there already is replaced, but for directories, which are filled.
 //!
 //! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
@@ -203,7 +203,8 @@ fn copy_content(process: &mut Process, from: &Path, to: &[u8], len: u64) -> Resu
     process.close(fd).map_err(failed("closing", to))
 }
 
-/// The next bytes of a file that may be data; everything up to the end where the host does not tell holes, or no length.
+/// The next bytes of a file that may be data; everything up to the end where the host does not tell holes, or
+/// no length.
 fn next_data(file: &File, at: u64, len: u64) -> io::Result<Option<Range<u64>>> {
     if len == 0 {
         return Ok(Some(at..u64::MAX));

@@ -1,13 +1,14 @@
-//! `granary cp-out [--stack DIR] IMAGE PATH... PLACE`: from an image to this machine, with modes, times, extended attributes, symbolic and
-//! hard links; owners too for the superuser.
+//! `granary cp-out [--stack DIR] IMAGE PATH... PLACE`: from an image to this machine, with modes, times,
+//! extended attributes, symbolic and hard links; owners too for the superuser.
 //!
-//! A place that is a directory receives the files under their names; otherwise it is the name of the one that is copied.
-//! Directories are copied whole, holes stay holes, and runs of zeros become some. Special files (pipes, sockets, devices) are made
-//! anew, devices where this machine lets the caller. What is there already is replaced once there is something in its place, but
-//! for directories, which are filled. The image is not changed.
+//! A place that is a directory receives the files under their names; otherwise it is the name of the one that
+//! is copied. Directories are copied whole, holes stay holes, and runs of zeros become some. Special files
+//! (pipes, sockets, devices) are made anew, devices where this machine lets the caller. What is there already
+//! is replaced once there is something in its place, but for directories, which are filled. The image is not
+//! changed.
 //!
-//! A place within the image, or within the directory of `--stack`, is refused: the copy would write over what it reads. Nor is a file
-//! of that directory written through another name of it (`Below`).
+//! A place within the image, or within the directory of `--stack`, is refused: the copy would write over what
+//! it reads. Nor is a file of that directory written through another name of it (`Below`).
 //!
 //! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
@@ -57,8 +58,8 @@ impl Below {
         Ok(Below { dev, into: numbers.filter(|m| m.dev() == dev).map(|m| m.ino()).collect() })
     }
 
-    /// Refuses to copy a file onto itself, and a directory into itself, by whatever mount or link. Makes way for a file where one with
-    /// several names is: one of them may be in the directory.
+    /// Refuses to copy a file onto itself, and a directory into itself, by whatever mount or link. Makes way
+    /// for a file where one with several names is: one of them may be in the directory.
     fn make_way(&self, ino: u64, kind: FileKind, to: &Path) -> Result<(), LabError> {
         let there = to.symlink_metadata().ok().filter(|m| m.dev() == self.dev);
         let itself = there.as_ref().is_some_and(|m| m.ino() == ino);

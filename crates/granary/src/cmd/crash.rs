@@ -1,7 +1,8 @@
-//! `granary crash`: power failures by the thousand; which promises were broken, where, and how to see it again.
+//! `granary crash`: power failures by the thousand; which promises were broken, where, and how to see it
+//! again.
 //!
-//! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage, 128 + signal
-//! where SIGINT or SIGTERM ended it before anything was found.
+//! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure),
+//! 2 usage, 128 + signal where SIGINT or SIGTERM ended it before anything was found.
 
 mod again;
 mod keep;

@@ -13,7 +13,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Removes what mounts of this user that were killed have left: a socket whose process is gone. What cannot be removed stays.
+/// Removes what mounts of this user that were killed have left: a socket whose process is gone. What cannot
+/// be removed stays.
 fn sweep(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
@@ -28,8 +29,8 @@ fn sweep(dir: &Path) {
     }
 }
 
-/// The path for this mount's socket; one that an earlier process of this number has left is removed. `others`: other users must
-/// be able to reach it.
+/// The path for this mount's socket; one that an earlier process of this number has left is removed.
+/// `others`: other users must be able to reach it.
 ///
 /// # Errors
 /// Something else is there.

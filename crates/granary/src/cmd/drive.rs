@@ -269,7 +269,8 @@ impl Clock {
     }
 }
 
-/// Shortest time that a rate is told of, seconds: a tick of the kernel's, within which it may count no time on the processor.
+/// Shortest time that a rate is told of, seconds: a tick of the kernel's, within which it may count no time
+/// on the processor.
 const SHORTEST: f64 = 0.004;
 
 fn rate(accesses: u64, seconds: Option<f64>, per: &str) -> Option<String> {

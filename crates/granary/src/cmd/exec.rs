@@ -5,8 +5,8 @@
 //!     environment: LD_PRELOAD, GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> exec
 //! ```
 //!
-//! The program sees the mount as always. What cannot be taken past the kernel (a static program, a set-user-ID one, a server that
-//! is full) is said, and goes through it.
+//! The program sees the mount as always. What cannot be taken past the kernel (a static program, a
+//! set-user-ID one, a server that is full) is said, and goes through it.
 
 mod program;
 
@@ -85,7 +85,8 @@ fn device(dir: &Path) -> Result<String, Failure> {
     Ok(format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)))
 }
 
-/// Where the library is: as the variable says; beside this program, as cargo builds both; where packages put libraries.
+/// Where the library is: as the variable says; beside this program, as cargo builds both; where packages put
+/// libraries.
 fn library() -> Result<PathBuf, Failure> {
     let told: Option<OsString> = env::var_os(LIBRARY_VARIABLE);
     if let Some(path) = told.map(PathBuf::from) {

@@ -1,4 +1,5 @@
-//! `granary export IMAGE|ram: DIR`: a drive's blocks as a file, for a loop device and the kernel's own file systems.
+//! `granary export IMAGE|ram: DIR`: a drive's blocks as a file, for a loop device and the kernel's own file
+//! systems.
 //!
 //! ```text
 //!   granary export ram: DIR --loop --daemon    -> /dev/loop3
@@ -7,8 +8,8 @@
 //!   granary umount DIR                         detaches the loop device, flushes, ends
 //! ```
 //!
-//! The end comes in the order file system, loop device, file: while a kernel file system is mounted on the loop device,
-//! the file is in use.
+//! The end comes in the order file system, loop device, file: while a kernel file system is mounted on the
+//! loop device, the file is in use.
 
 use crate::cli::export::ExportArgs;
 use crate::cli::mount::Survives;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Memory for file pages while one command runs.
 const PAGE_CACHE: Bytes = Bytes::mib(256);
 
-/// Runs `work` with a process on the image's file system, and with the image. With `read_only` nothing in the image changes.
+/// Runs `work` with a process on the image's file system, and with the image. With `read_only` nothing in the
+/// image changes.
 pub fn with_process(
     image: &Path,
     read_only: bool,
@@ -47,8 +48,8 @@ pub fn serve(
     done
 }
 
-/// Runs `work` with a process on the files of an image, of which nothing changes: those of persistent memory in front of a directory where
-/// that is given. `whole`: the command to type where it is not, and has to be.
+/// Runs `work` with a process on the files of an image, of which nothing changes: those of persistent memory
+/// in front of a directory where that is given. `whole`: the command to type where it is not, and has to be.
 pub fn look(
     image: &Path,
     stack: Option<&Path>,

@@ -1,6 +1,8 @@
-//! `granary fsck IMAGE [--repair | --stack DIR]`: one line on stdout for each thing that is wrong, and for each that was mended.
+//! `granary fsck IMAGE [--repair | --stack DIR]`: one line on stdout for each thing that is wrong, and for
+//! each that was mended.
 //!
-//! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
+//! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or
+//! mended.
 
 use crate::cmd::files::warn;
 use crate::cmd::serve::when_free;

@@ -1,8 +1,10 @@
-//! `granary grow IMAGE|DIR --size N`: an image that nobody uses is grown here, a mounted one by the process that serves it.
+//! `granary grow IMAGE|DIR --size N`: an image that nobody uses is grown here, a mounted one by the process
+//! that serves it.
 //!
 //! ```text
 //!   IMAGE   grown here; in use: IMAGE/control
-//!   DIR     its counters tell which directory the image is in, and where its server has that open; never grown here:
+//!   DIR     its counters tell which directory the image is in, and where its server has that open; never
+//!           grown here:
 //!           what the mount table calls its source may be another image by now
 //! ```
 

@@ -6,8 +6,8 @@
 //!   a second one               at once: records end, and the signal does what it always does
 //! ```
 //!
-//! Records end first, so that what there is of them can be replayed. SIGKILL leaves a record that is cut off: `drive replay
-//! --cut`.
+//! Records end first, so that what there is of them can be replayed. SIGKILL leaves a record that is cut off:
+//! `drive replay --cut`.
 
 use granary_bench::recorded::end_all;
 use granary_lab::LabError;

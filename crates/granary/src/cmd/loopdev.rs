@@ -1,6 +1,7 @@
 //! [`LoopDevice`]: the exported file as a block device, through the program `losetup`.
 //!
-//! Direct (no page cache between the loop device and the file), with sectors of 4 KiB: every request is of whole pages.
+//! Direct (no page cache between the loop device and the file), with sectors of 4 KiB: every request is of
+//! whole pages.
 
 use crate::failure::Failure;
 use granary_mount::mountinfo;

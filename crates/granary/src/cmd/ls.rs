@@ -1,7 +1,8 @@
-//! `granary ls [-l] [--stack DIR] IMAGE [PATH...]`. What cannot be listed is told, and the others are listed: exit code 1 then.
+//! `granary ls [-l] [--stack DIR] IMAGE [PATH...]`. What cannot be listed is told, and the others are listed:
+//! exit code 1 then.
 //!
-//! Names are printed as they are; on a terminal, to which an image from elsewhere could say anything, they are quoted as GNU ls
-//! does.
+//! Names are printed as they are; on a terminal, to which an image from elsewhere could say anything, they
+//! are quoted as GNU ls does.
 
 use super::files::{Troubles, failed, join, look};
 use crate::out;
@@ -98,7 +99,8 @@ fn permissions(mode: u16) -> String {
     text.into_iter().collect()
 }
 
-/// A date in UTC, to the minute. Days to dates: Howard Hinnant, "chrono-compatible low-level date algorithms".
+/// A date in UTC, to the minute. Days to dates: Howard Hinnant, "chrono-compatible low-level date
+/// algorithms".
 fn when(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

@@ -54,7 +54,8 @@ struct Opened {
 /// Whether the mount is to hide what is in its directory: it shows the same files, through persistent memory.
 ///
 /// # Errors
-/// The directory lies within the one below: whoever lists that would wait for the mount, which waits for the list.
+/// The directory lies within the one below: whoever lists that would wait for the mount, which waits for the
+/// list.
 fn stacked_place(args: &MountArgs) -> Result<bool, Failure> {
     let Some(below) = &args.stack else { return Ok(false) };
     let (Ok(below), Ok(dir)) = (below.canonicalize(), args.dir.canonicalize()) else { return Ok(false) };
@@ -99,7 +100,8 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(e) => {
-            // The image is left as clean as it was found. Why it is not mounted matters more than what fails now.
+            // The image is left as clean as it was found. Why it is not mounted matters more than what fails
+            // now.
             let Opened { vfs, image, devices, lock: _lock, .. } = opened;
             let _ = vfs.unmount();
             drop((vfs, devices));
@@ -147,7 +149,8 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     Ok(closed?)
 }
 
-/// Whether there are extended attributes: where they are asked for, and where files may have access control lists.
+/// Whether there are extended attributes: where they are asked for, and where files may have access control
+/// lists.
 fn settle_xattrs(args: &mut MountArgs, opened: &mut Opened) -> Result<(), Failure> {
     if !opened.vfs.keeps_attributes() {
         if args.xattrs {
@@ -220,7 +223,8 @@ fn open(args: &MountArgs) -> Result<Opened, Failure> {
     }
 }
 
-/// Refuses a directory that a mount of ours shows: what lies below has the files, and maybe persistent memory in front of it already.
+/// Refuses a directory that a mount of ours shows: what lies below has the files, and maybe persistent memory
+/// in front of it already.
 fn refuse_shown(dir: &Path) -> Result<(), Failure> {
     let Ok(at) = dir.canonicalize() else { return Ok(()) };
     for above in at.ancestors() {
@@ -345,7 +349,8 @@ fn set_host(open: &mut OpenImage, args: &MountArgs) -> Result<(), Failure> {
     heeded(open.entry, args, &open.testbed.host, &paths)
 }
 
-/// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file system.
+/// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file
+/// system.
 fn heeded(entry: &registry::FsEntry, args: &MountArgs, host: &Host, paths: &[String]) -> Result<(), Failure> {
     let layers = std::iter::successors(Some(entry), |layer| layer.below);
     let own: Vec<&str> = layers.filter_map(|layer| layer.options.as_ref()).map(|o| o.section).collect();

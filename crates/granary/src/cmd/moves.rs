@@ -1,4 +1,5 @@
-//! `granary drive bench move` and `granary drive space`: PebbleSSD's remap beside read and write, and its tables.
+//! `granary drive bench move` and `granary drive space`: PebbleSSD's remap beside read and write, and its
+//! tables.
 
 use crate::progress::Fraction;
 use clap::Args;

@@ -8,8 +8,9 @@
 //!     reads the file, which it holds
 //! ```
 //!
-//! The kernel says that a process has ended, to its parent alone how; an unmount is over long before the last byte is
-//! written back; and a full disk may be all that there is beside the image. A process that was killed leaves the file empty.
+//! The kernel says that a process has ended, to its parent alone how; an unmount is over long before the last
+//! byte is written back; and a full disk may be all that there is beside the image. A process that was killed
+//! leaves the file empty.
 //!
 //! It does *not* work across process namespaces, where the server has another number or none.
 

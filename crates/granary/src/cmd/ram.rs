@@ -1,4 +1,5 @@
-//! [`RamDevices`]: new devices in memory for `mount ram:FS` and `export ram:`, and the record of what the SSD is asked.
+//! [`RamDevices`]: new devices in memory for `mount ram:FS` and `export ram:`, and the record of what the SSD
+//! is asked.
 
 use crate::cli::mount::MemoryArgs;
 use crate::failure::Failure;
@@ -24,8 +25,8 @@ pub struct RamDevices {
 }
 
 impl RamDevices {
-    /// The testbed's devices for this file system, each of this capacity; for none its SSD with the page-cache firmware.
-    /// `command` is who asks, for the header of a record if one is wanted.
+    /// The testbed's devices for this file system, each of this capacity; for none its SSD with the
+    /// page-cache firmware. `command` is who asks, for the header of a record if one is wanted.
     ///
     /// # Errors
     /// A drive that is not possible; a record that cannot be written.

@@ -48,7 +48,8 @@ pub fn export(text: &str) -> Result<Export, String> {
     }
 }
 
-/// How wide tables may be: as the terminal is, or as `COLUMNS` says; what is neither gets those of a wide terminal.
+/// How wide tables may be: as the terminal is, or as `COLUMNS` says; what is neither gets those of a wide
+/// terminal.
 pub fn view(latencies: bool) -> View {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let terminal = || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map(|size| size.ws_col.into());
@@ -69,9 +70,11 @@ fn rendered(format: Format, records: &[Record]) -> String {
     }
 }
 
-/// The files that results go to, opened before there are any: hours of work are not done for a file that nobody can write.
+/// The files that results go to, opened before there are any: hours of work are not done for a file that
+/// nobody can write.
 ///
-/// What a file held stays there until there are results; a file that was made for them and gets none is removed.
+/// What a file held stays there until there are results; a file that was made for them and gets none is
+/// removed.
 pub struct Outputs {
     exports: Vec<(Format, Output)>,
     /// `results.jsonl` and `results.txt`.
@@ -116,8 +119,8 @@ impl Outputs {
         self.exports.iter_mut().try_for_each(|(format, output)| output.write(&rendered(*format, records)))
     }
 
-    /// Writes the results of a reproduction: the statements beside the paper's, and the runs. A CSV file has the statements; the runs
-    /// go beside it, into NAME.runs.csv.
+    /// Writes the results of a reproduction: the statements beside the paper's, and the runs. A CSV file has
+    /// the statements; the runs go beside it, into NAME.runs.csv.
     ///
     /// # Errors
     /// The first file that cannot be written.

@@ -176,7 +176,8 @@ fn no_variables(kind: &str, file: &str, vars: &[(String, String)]) -> Result<(),
 /// Bytes of a trace that are read.
 const LONGEST_TRACE: u64 = 16 << 30;
 
-/// The content of a workload file; of a longer one (a device, a disk image by mistake) as much as shows that it is none.
+/// The content of a workload file; of a longer one (a device, a disk image by mistake) as much as shows that
+/// it is none.
 fn read(path: &str, most: u64) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(most).read_to_end(&mut text)?;
@@ -206,8 +207,8 @@ fn tell(record: &Record, seconds: f64, speed: &Speed) {
     );
 }
 
-/// Whether there is memory for the devices of those that begin at the same time. Each looks for its own, too, when it makes them;
-/// but the others may not have taken theirs yet.
+/// Whether there is memory for the devices of those that begin at the same time. Each looks for its own, too,
+/// when it makes them; but the others may not have taken theirs yet.
 ///
 /// # Errors
 /// There is not so much memory; what to do.
@@ -224,9 +225,9 @@ pub(super) fn fit_together(experiments: &[Experiment], jobs: usize) -> Result<()
     Ok(all.must_fit(&what, &limits, |_| "run fewer (--jobs 1)".to_owned())?)
 }
 
-/// Runs all experiments, up to `jobs` at a time, each on its own OS thread; in the order of the experiments the records of
-/// those that came to their end, and why the others did not: hours of work are not thrown away for one that failed. `stop` ends
-/// those that run, and no other is begun.
+/// Runs all experiments, up to `jobs` at a time, each on its own OS thread; in the order of the experiments
+/// the records of those that came to their end, and why the others did not: hours of work are not thrown away
+/// for one that failed. `stop` ends those that run, and no other is begun.
 pub(super) fn all_until(
     experiments: &[Experiment],
     jobs: usize,

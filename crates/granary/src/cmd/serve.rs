@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   --daemon:  parent ── starts itself with --background ──> child: opens, recovers, mounts
-//!                 | reads stdout <────────── "mounted ..." ──|  (or ends: its message and exit code are the parent's)
+//!                 | reads stdout <────────── "mounted ..." ──|  (or ends: its message and exit code are the
+//!                                                               parent's)
 //!                 └ exits 0                                  └ serves on, messages to --log
 //!   SIGINT, SIGTERM:  unmount; in use: detach and wait; again: write everything back and stop, unclosed
 //! ```
@@ -27,13 +28,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 
-/// What the mount table has before the image's path: so that the source is the path of nothing, and umount(8) takes it for a source.
+/// What the mount table has before the image's path: so that the source is the path of nothing, and umount(8)
+/// takes it for a source.
 const TABLE: &str = "granary:";
 /// How often an image is looked at that a process is about to close, and the time in between: half a minute.
 const CLOSING: u32 = 600;
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
-/// So many looks in a row at an image without a mount that takes requests: its path in the mount table is of before a
-/// rename, and it is in use. Fewer of them are a server that has not yet seen that it was unmounted.
+/// So many looks in a row at an image without a mount that takes requests: its path in the mount table is of
+/// before a rename, and it is in use. Fewer of them are a server that has not yet seen that it was unmounted.
 const SERVED: u32 = 40;
 
 /// What the mount table shows as mounted.
@@ -53,7 +55,8 @@ fn is_source(source: &str, image: &Path) -> bool {
     file(image).is_some_and(|image| file(Path::new(image_of(source))) == Some(image))
 }
 
-/// Whether a process that has the image open is one of ours without a mount of it: it was unmounted, and writes everything back.
+/// Whether a process that has the image open is one of ours without a mount of it: it was unmounted, and
+/// writes everything back.
 fn is_closing(pid: u32, image: &Path) -> bool {
     let granary = std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "granary\n");
     granary && mountinfo::sees(pid, |source| is_source(source, image)) == Some(false)
@@ -80,8 +83,8 @@ pub fn when_free<T>(image: &Path, mut open: impl FnMut() -> Result<T, LabError>)
     open()
 }
 
-/// A broken invariant must not leave programs waiting for replies: the process ends, the kernel tells them, and what
-/// was promised is in the image.
+/// A broken invariant must not leave programs waiting for replies: the process ends, the kernel tells them,
+/// and what was promised is in the image.
 pub fn die_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -90,8 +93,9 @@ pub fn die_on_panic() {
     }));
 }
 
-/// A broken invariant leaves memory doubtful: nothing of it may reach the image, which keeps what was promised. The program that
-/// asked is told, reads go on, and the next mount recovers as after a power failure.
+/// A broken invariant leaves memory doubtful: nothing of it may reach the image, which keeps what was
+/// promised. The program that asked is told, reads go on, and the next mount recovers as after a power
+/// failure.
 pub fn freeze_on_panic(breaker: &Breaker, image: Option<&Arc<Image>>) {
     // The hook stays; the image is closed before the process ends.
     let image = image.map(Arc::downgrade);
@@ -123,8 +127,8 @@ pub fn durable_hook(image: Arc<Image>) -> DurableHook {
 /// What a server that is stopped with programs in it leaves of its image.
 pub const NOT_CLOSED: &str = "everything was written back, and the image was not closed: the next to open it takes that from the redo log";
 
-/// Ends the mount when a signal comes. `first`: done before each attempt to unmount; `write_back`: before stopping with
-/// programs still in it, says what is left.
+/// Ends the mount when a signal comes. `first`: done before each attempt to unmount; `write_back`: before
+/// stopping with programs still in it, says what is left.
 ///
 /// # Errors
 /// The system's.
@@ -212,7 +216,8 @@ pub fn start_daemon(dir: &Path) -> Result<(), Failure> {
     }))
 }
 
-/// Where messages go once nobody is at the terminal. Opened before anything else, so that an image is not opened for nothing.
+/// Where messages go once nobody is at the terminal. Opened before anything else, so that an image is not
+/// opened for nothing.
 ///
 /// # Errors
 /// It cannot be opened.

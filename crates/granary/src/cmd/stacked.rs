@@ -1,4 +1,5 @@
-//! Persistent memory in front of a directory, for the commands that work without a mount: they need the directory, `--stack DIR`.
+//! Persistent memory in front of a directory, for the commands that work without a mount: they need the
+//! directory, `--stack DIR`.
 
 use super::files::{serve, warn};
 use granary_fs::quoted;
@@ -15,7 +16,8 @@ use std::path::Path;
 /// Memory for file pages of both layers while one command runs.
 const PAGE_CACHE: Bytes = Bytes::mib(64);
 
-/// A vfs configuration for a layer over a directory of the host, which holds up to two descriptors for each inode in memory.
+/// A vfs configuration for a layer over a directory of the host, which holds up to two descriptors for each
+/// inode in memory.
 pub fn bounded(vfs: VfsConfig) -> VfsConfig {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     VfsConfig { inodes: vfs.inodes.min(usize::try_from(files / 4).unwrap_or(usize::MAX)), ..vfs }
@@ -30,7 +32,8 @@ pub fn config() -> Result<VfsConfig, LabError> {
     Ok(bounded(host_config(testbed.host.vfs, PAGE_CACHE, true)))
 }
 
-/// Refuses an image that needs a directory, and was given none. `whole`: the command to type, of directory and image.
+/// Refuses an image that needs a directory, and was given none. `whole`: the command to type, of directory
+/// and image.
 ///
 /// # Errors
 /// That it needs one.

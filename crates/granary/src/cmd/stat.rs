@@ -1,5 +1,5 @@
-//! `granary stat [--stack DIR] IMAGE`: what the image is, its space, what it counted; of persistent memory in front of a directory also what
-//! it has of that.
+//! `granary stat [--stack DIR] IMAGE`: what the image is, its space, what it counted; of persistent memory in
+//! front of a directory also what it has of that.
 
 use crate::cmd::files::warn;
 use crate::cmd::stacked;
@@ -31,8 +31,8 @@ struct Front {
     capacity: u64,
 }
 
-/// Space of the file system, in blocks of 4 KiB and inodes, and what keeps dead blocks; `None` while another process has the image
-/// open, or if there is none.
+/// Space of the file system, in blocks of 4 KiB and inodes, and what keeps dead blocks; `None` while another
+/// process has the image open, or if there is none.
 fn space(image: &Path) -> Result<Option<Room>, LabError> {
     if Image::describe(image)?.meta.fs == BLANK {
         return Ok(None);

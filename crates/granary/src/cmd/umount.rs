@@ -1,6 +1,7 @@
 //! `granary umount DIR`: unmounts, and returns when everything is written back and the image is closed.
 //!
-//! Exit codes: 1 where it is unmounted and not everything was written back, or not yet; 2 where it is still mounted.
+//! Exit codes: 1 where it is unmounted and not everything was written back, or not yet; 2 where it is still
+//! mounted.
 
 use crate::cli::mount::UmountArgs;
 use crate::cmd::live::{Stats, ask, is_of_the_dead};

@@ -1,4 +1,5 @@
-//! Extended attributes between this machine and an image, for `cp-in` and `cp-out`; POSIX ACLs are among them.
+//! Extended attributes between this machine and an image, for `cp-in` and `cp-out`; POSIX ACLs are among
+//! them.
 //!
 //! What the other side does not take (another kind of file system, no privilege) is left out with a message.
 

@@ -153,7 +153,8 @@ fn the_first_failure_alone_is_told_where_it_stops_there() {
     assert_eq!(findings(&report).len(), 1, "{report}");
 }
 
-/// The SSD of ext4 loses nothing that it has answered; a FLUSH that is missing shows with a cache that is lost.
+/// The SSD of ext4 loses nothing that it has answered; a FLUSH that is missing shows with a cache that is
+/// lost.
 #[test]
 fn a_missing_flush_is_found_by_the_bare_name_of_a_file_system() {
     let args = ["--load", PROGRAM, "--lie", "flushes", "--points", "40", "--json", "--no-minimise"];
@@ -213,7 +214,8 @@ fn as_many_work_at_a_time_as_there_is_memory_for() {
     assert!(number("peak") <= number("estimated") && number("estimated") <= limit, "{}", report["memory"]);
 }
 
-/// Runs a long exploration, sends `signal` once it has tried a known failure, and returns its code, stdout and stderr.
+/// Runs a long exploration, sends `signal` once it has tried a known failure, and returns its code, stdout
+/// and stderr.
 fn interrupted(known: &str, signal: Signal) -> (Option<i32>, String, String) {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("failures");

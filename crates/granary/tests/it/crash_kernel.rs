@@ -1,5 +1,5 @@
-//! `granary crash --kernel`: the kernel's file systems on a recorded drive. Root, /dev/fuse, loop devices and the programs of
-//! each file system are needed; what is missing is said and skipped.
+//! `granary crash --kernel`: the kernel's file systems on a recorded drive. Root, /dev/fuse, loop devices and
+//! the programs of each file system are needed; what is missing is said and skipped.
 
 use assert_cmd::Command;
 use std::path::Path;

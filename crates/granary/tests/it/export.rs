@@ -1,5 +1,5 @@
-//! `granary export`: the kernel's own file systems on our drive. Root, /dev/fuse, loop devices and the mkfs programs are
-//! needed; what is missing is said and skipped.
+//! `granary export`: the kernel's own file systems on our drive. Root, /dev/fuse, loop devices and the mkfs
+//! programs are needed; what is missing is said and skipped.
 //!
 //! ```text
 //!   granary export ─> DIR/drive ─> losetup ─> mkfs ─> mount ─> a tree ─> umount ─> mount ─> the same tree
@@ -314,8 +314,8 @@ fn ext4_moves_what_the_kernels_moves() {
     assert_eq!(loads.len(), 5);
     for load in loads {
         assert_eq!(load["kernel"]["unknown"], 0);
-        // A load without fsync is one commit, in its last sync, or two where the kernel's write-back is a little later than
-        // that: more than the fifth that a category may differ by.
+        // A load without fsync is one commit, in its last sync, or two where the kernel's write-back is a
+        // little later than that: more than the fifth that a category may differ by.
         let few = load["kernel"]["flushes"].as_u64().expect("a number") < 20;
         let mut missed = load["missed"].as_array().expect("a list").iter().map(|m| m.as_str().expect("text"));
         assert!(missed.all(|m| few && m.starts_with("journal")), "{load}");

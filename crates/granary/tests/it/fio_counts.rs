@@ -1,4 +1,5 @@
-//! Job files on files, beside fio itself: as many reads and writes, of as many bytes, for each option that shapes accesses.
+//! Job files on files, beside fio itself: as many reads and writes, of as many bytes, for each option that
+//! shapes accesses.
 //!
 //! Skipped where fio is not installed.
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// What a job is beside `ioengine=psync`, and by how much counts may differ: what is drawn is drawn from other numbers.
+/// What a job is beside `ioengine=psync`, and by how much counts may differ: what is drawn is drawn from
+/// other numbers.
 const JOBS: [(&str, f64); 31] = [
     ("rw=write size=1m bs=4k", 0.0),
     ("rw=read size=1m bs=4k", 0.0),

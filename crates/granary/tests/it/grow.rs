@@ -1,4 +1,5 @@
-//! A mounted image grows while programs use it, and whenever its process dies in the midst of that, nothing is lost.
+//! A mounted image grows while programs use it, and whenever its process dies in the midst of that, nothing
+//! is lost.
 
 use crate::common::{Place, signal};
 use granary_sim::rng::Stream;

@@ -1,4 +1,5 @@
-//! What an image's header may say: whatever stands in it, opening ends with an answer, and mkfs's refusals hold for it.
+//! What an image's header may say: whatever stands in it, opening ends with an answer, and mkfs's refusals
+//! hold for it.
 
 use crate::common::Place;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Images on the command line: made, filled, listed, copied out, checked; what is wrong is said with the exit code.
+//! Images on the command line: made, filled, listed, copied out, checked; what is wrong is said with the exit
+//! code.
 
 use assert_cmd::Command;
 use std::fs;
@@ -293,8 +294,8 @@ fn contents(dir: &Path) -> Vec<Vec<u8>> {
     all
 }
 
-/// One bit in `flash`: bitmaps are made anew, and until then files can be read; of the inodes only what is in their page
-/// is lost. What fails leaves a clean image clean, and what cannot help is not advised.
+/// One bit in `flash`: bitmaps are made anew, and until then files can be read; of the inodes only what is in
+/// their page is lost. What fails leaves a clean image clean, and what cannot help is not advised.
 #[test]
 fn a_lost_page_of_metadata_keeps_nothing_else() {
     let dir = tempfile::tempdir().expect("directory");
@@ -557,7 +558,8 @@ fn an_image_grows_with_its_file_system_and_does_not_shrink() {
     ends(&["fsck", text(&other)], 0);
 }
 
-/// Whenever the growing process dies, the image has the old size or the new one, and growing it once more does the rest.
+/// Whenever the growing process dies, the image has the old size or the new one, and growing it once more
+/// does the rest.
 #[test]
 fn a_growth_that_is_killed_leaves_the_old_size_or_the_new_one() {
     let dir = tempfile::tempdir().expect("directory");

@@ -1,4 +1,5 @@
-//! What users give and do: mistyped names and values, outputs that cannot be written, an interrupt in the middle.
+//! What users give and do: mistyped names and values, outputs that cannot be written, an interrupt in the
+//! middle.
 
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
@@ -135,8 +136,8 @@ fn wait(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Starts a command and interrupts it when it has said that it runs, or after a while; its exit code or signal, and what it
-/// printed and said.
+/// Starts a command and interrupts it when it has said that it runs, or after a while; its exit code or
+/// signal, and what it printed and said.
 fn interrupted(dir: &Path, args: &[&str], signal: &str, again: bool) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_granary"));
     let child = command.args(args).current_dir(dir).stdout(Stdio::piped()).stderr(Stdio::piped());

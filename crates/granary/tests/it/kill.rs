@@ -97,8 +97,8 @@ fn read(p: &mut Process, path: &str) -> Vec<u8> {
     out
 }
 
-/// Opens the image, or looks at it, once nobody has it: a child that another test has just forked holds our locks until it
-/// executes its program.
+/// Opens the image, or looks at it, once nobody has it: a child that another test has just forked holds our
+/// locks until it executes its program.
 #[allow(clippy::disallowed_methods)] // other processes live on the wall clock
 pub fn when_free<T>(mut open: impl FnMut() -> Result<T, LabError>) -> T {
     for _ in 0..200 {

@@ -1,5 +1,5 @@
-//! `kill -9` of a process that works on an image of two devices: what a fence covered, and what the SSD acknowledged, is there
-//! afterwards, in both modes of durability.
+//! `kill -9` of a process that works on an image of two devices: what a fence covered, and what the SSD
+//! acknowledged, is there afterwards, in both modes of durability.
 //!
 //! `GRANARY_KILLS=50 cargo test -p granary kill_devices::` for more than the sample.
 

@@ -40,8 +40,8 @@ impl Drop for Map {
     }
 }
 
-/// Data and holes are where they are, pages that only a mapping has changed included; so `cp`, which asks, copies them.
-/// With one serving thread, too: it has to take the page while the question is open.
+/// Data and holes are where they are, pages that only a mapping has changed included; so `cp`, which asks,
+/// copies them. With one serving thread, too: it has to take the page while the question is open.
 #[test]
 fn seeking_sees_what_mappings_changed() {
     let Some(place) = Place::new() else { return };

@@ -1,4 +1,5 @@
-//! Images with a byte of a device changed, or with a device of another image: `granary fsck` says so, for each file system and device.
+//! Images with a byte of a device changed, or with a device of another image: `granary fsck` says so, for
+//! each file system and device.
 
 use assert_cmd::Command;
 use rustix::fs::{SeekFrom, seek};
@@ -64,8 +65,8 @@ fn a_changed_byte_of_a_file_is_found_wherever_it_lies() {
     for what in ALL {
         let image = made(dir.path(), what.0, what, 0x5a);
         let pattern: Vec<u8> = (0..2000u32).map(|i| (i % 251) as u8 ^ 0x5a).collect();
-        // The first file of the image that has it. In the memory of a drive with a cache it may be alone yet: then the drive cannot be
-        // opened, and no file is named.
+        // The first file of the image that has it. In the memory of a drive with a cache it may be alone yet:
+        // then the drive cannot be opened, and no file is named.
         let changed = ["nvm", "flash", "dram"].into_iter().find(|name| {
             let Ok(file) = fs::File::options().read(true).write(true).open(Path::new(&image).join(name))
             else {

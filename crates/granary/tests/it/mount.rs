@@ -24,8 +24,8 @@ fn a_mount_that_is_refused_leaves_the_image_clean() {
     assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"));
 }
 
-/// Values are refused that no mount has, that are another file system's, and that the file system itself refuses; an image of its own is
-/// needed by `--stack`.
+/// Values are refused that no mount has, that are another file system's, and that the file system itself
+/// refuses; an image of its own is needed by `--stack`.
 #[test]
 fn a_mount_with_a_value_that_is_refused_leaves_the_image_of_each_file_system_clean() {
     let Some(place) = Place::new() else { return };
@@ -111,7 +111,8 @@ fn the_root_directory_belongs_to_who_made_the_file_system() {
         place.runs(&["umount", "mnt"], 0);
         fs::remove_dir_all(place.path("img")).expect("removed");
     }
-    // Others than root mount through fusermount3, and only where they may open /dev/fuse (in containers often not).
+    // Others than root mount through fusermount3, and only where they may open /dev/fuse (in containers often
+    // not).
     let may_open = std::fs::metadata("/dev/fuse")
         .is_ok_and(|meta| std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o006 == 0o006);
     if may_open && std::process::Command::new("fusermount3").arg("-V").output().is_ok() {
@@ -309,7 +310,8 @@ fn an_image_whose_name_is_no_text_is_mounted_grown_and_exported() {
     }
 }
 
-/// Nobody needs to wait for a killed mount: the next command does, until the dying process has closed the image.
+/// Nobody needs to wait for a killed mount: the next command does, until the dying process has closed the
+/// image.
 #[test]
 fn a_command_right_after_a_kill_finds_the_image_free() {
     let Some(place) = Place::new() else { return };
@@ -357,7 +359,8 @@ fn what_a_mount_asks_of_its_drive_can_be_replayed() {
         place.runs(&["umount", "mnt"], 0);
         let (replayed, _) = place.runs(&["drive", "replay", "--as-fast-as-possible", "--json", "trace"], 0);
         let replayed: serde_json::Value = serde_json::from_str(&replayed).expect("JSON");
-        // The replay begins with mkfs, which the mount's counters leave out, and ends with the unmount: neither has data.
+        // The replay begins with mkfs, which the mount's counters leave out, and ends with the unmount:
+        // neither has data.
         for interface in ["block", "byte"] {
             let data = |of: &serde_json::Value| of["host"][interface]["write_bytes"]["data"].clone();
             assert_eq!(data(&replayed), data(&before), "{fs}, {interface}");
@@ -461,8 +464,8 @@ fn nobody_waits_for_a_stopped_server() {
     assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
 }
 
-/// Between umount(8) and what the server sees of it, the server takes requests for an image without a mount. Stopped, it
-/// stays there.
+/// Between umount(8) and what the server sees of it, the server takes requests for an image without a mount.
+/// Stopped, it stays there.
 #[test]
 fn a_server_that_has_not_yet_seen_its_unmount_is_waited_for() {
     let Some(place) = Place::new() else { return };
@@ -504,8 +507,8 @@ fn an_unmount_tells_of_a_server_that_was_dead() {
     place.runs(&["umount", "mnt"], 0);
 }
 
-/// Who mounts an image whose files may have access control lists gets them checked, asked for or not: the mode alone would
-/// give the group what the list gives one user.
+/// Who mounts an image whose files may have access control lists gets them checked, asked for or not: the
+/// mode alone would give the group what the list gives one user.
 #[test]
 fn lists_are_heeded_once_there_can_be_some() {
     let Some(place) = Place::new() else { return };
@@ -534,7 +537,8 @@ fn lists_are_heeded_once_there_can_be_some() {
     }
 }
 
-/// NOVA keeps no attributes: neither an option nor an image that was once mounted with it may keep everybody out.
+/// NOVA keeps no attributes: neither an option nor an image that was once mounted with it may keep everybody
+/// out.
 #[test]
 fn lists_are_not_asked_of_a_file_system_without_them() {
     let Some(place) = Place::new() else { return };

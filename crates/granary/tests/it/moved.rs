@@ -1,5 +1,5 @@
-//! The directory of a mounted image is renamed, another image takes its place, something is mounted over it: the mount goes on
-//! with its own image, and nothing else is touched.
+//! The directory of a mounted image is renamed, another image takes its place, something is mounted over it:
+//! the mount goes on with its own image, and nothing else is touched.
 
 use crate::common::Place;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};

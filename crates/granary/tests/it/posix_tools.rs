@@ -1,8 +1,8 @@
-//! Two suites that others wrote, on mounts in memory, bounded to seconds: fsx compares random calls with a copy in memory,
-//! pjdfstest asks what POSIX demands of each call.
+//! Two suites that others wrote, on mounts in memory, bounded to seconds: fsx compares random calls with a
+//! copy in memory, pjdfstest asks what POSIX demands of each call.
 //!
-//! `.ci/run` installs them; where they, /dev/fuse or root are missing, that is said and the test passes. By the million:
-//! `cargo xtask soak --kind fsx`; beside other programs: `scripts/programs.sh`.
+//! `.ci/run` installs them; where they, /dev/fuse or root are missing, that is said and the test passes. By
+//! the million: `cargo xtask soak --kind fsx`; beside other programs: `scripts/programs.sh`.
 
 use crate::common::Place;
 use std::fmt::Write as _;
@@ -49,7 +49,8 @@ fn what_fsx_writes_and_maps_reads_back() {
         return;
     }
     let Some(place) = Place::new() else { return };
-    // No posix_fallocate: fsx 0.3.2 takes EINVAL for an empty range, as POSIX demands, for a file system without it.
+    // No posix_fallocate: fsx 0.3.2 takes EINVAL for an empty range, as POSIX demands, for a file system
+    // without it.
     fs::write(place.path("fsx.toml"), "[weights]\npunch_hole = 1\nposix_fallocate = 0\n").expect("written");
     let (config, kept) = (place.path("fsx.toml"), place.dir().display().to_string());
     let config = config.to_str().expect("UTF-8");

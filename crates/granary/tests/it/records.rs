@@ -15,8 +15,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a workload that records, and stops it with `signal` when there is something in the record; its exit code or the
-/// signal of which it died, and what it said.
+/// Runs a workload that records, and stops it with `signal` when there is something in the record; its exit
+/// code or the signal of which it died, and what it said.
 fn stopped(dir: &Path, signal: &str) -> (Option<i32>, String) {
     let _ = std::fs::remove_file(dir.join("record"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_granary"));

@@ -102,7 +102,8 @@ fn a_file_in_persistent_memory_has_blocks() {
     place.runs(&["umount", "mnt"], 0);
 }
 
-/// Bytes of all files of directory and image, and of the directory's the times too, asked for before they are read.
+/// Bytes of all files of directory and image, and of the directory's the times too, asked for before they are
+/// read.
 fn everything(place: &Place) -> BTreeMap<PathBuf, (Vec<u8>, [i64; 5])> {
     let mut seen = BTreeMap::new();
     for dir in ["d", "pm"] {
@@ -243,7 +244,8 @@ fn an_older_copy_of_the_image_and_a_copy_of_the_directory_are_refused() {
     assert_eq!(place.runs(&["cat", "--stack", "d", "pm", "/f"], 0).0, "below!!!!????");
 }
 
-/// Number and run fit. Whether its files would be found says nothing: a copy may have none of them in the image.
+/// Number and run fit. Whether its files would be found says nothing: a copy may have none of them in the
+/// image.
 #[test]
 fn a_copy_of_the_directory_of_the_same_run_is_refused_as_a_copy() {
     let Some(place) = used() else { return };
@@ -267,7 +269,8 @@ fn an_image_within_the_directory_is_refused_and_not_made() {
     assert!(!place.path("d/pm").exists());
 }
 
-/// It would write over the file that it reads. A link, another mount and another name of a file lead there, too.
+/// It would write over the file that it reads. A link, another mount and another name of a file lead there,
+/// too.
 #[test]
 fn cp_out_into_what_it_copies_from_is_refused_and_changes_nothing() {
     let Some(place) = used() else { return };

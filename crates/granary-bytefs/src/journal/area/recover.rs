@@ -76,8 +76,8 @@ pub(super) fn on_media(g: &Geometry, n: u64, entry: &Entry, record: &[Page]) -> 
     }
 }
 
-/// After RECOVER: moves the pages of all committed records to their places and empties the table. Returns how many
-/// pages there were.
+/// After RECOVER: moves the pages of all committed records to their places and empties the table. Returns how
+/// many pages there were.
 ///
 /// # Errors
 /// `Corrupt` where an entry or its record is not what was written; of the drive.

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   record 7: pages 1 2     sound                                  goes home
-//!   record 8: pages 2 3     page 3 is not what was written         lost, all of it: a write is there wholly or not at all
+//!   record 8: pages 2 3     page 3 is not what was written         lost, all of it: a write is there wholly
+//!                                                                  or not at all
 //!   record 9: pages 3 4     made when page 3 was that of record 8  lost
 //!   record 10: page 5       sound, and independent                 goes home
 //! ```
 //!
-//! Whoever does not know which pages a damaged record had (its descriptor is damaged) does not know what was made on them
-//! either: all later records are lost, as JBD2 ends its replay at the first block that fails its checksum. Pages of lost
-//! records stay what they are where they belong.
+//! Whoever does not know which pages a damaged record had (its descriptor is damaged) does not know what was
+//! made on them either: all later records are lost, as JBD2 ends its replay at the first block that fails its
+//! checksum. Pages of lost records stay what they are where they belong.
 //!
 //! Source: Linux, fs/jbd2/recovery.c (`do_one_pass`); the rest is our own.
 
@@ -28,8 +29,8 @@ pub struct Lost {
     pub blocks: Option<Vec<u32>>,
 }
 
-/// After RECOVER: moves the pages of all records that count to their places and empties the table; tells the others. Whatever
-/// is interrupted here decides the same when it is done once more.
+/// After RECOVER: moves the pages of all records that count to their places and empties the table; tells the
+/// others. Whatever is interrupted here decides the same when it is done once more.
 ///
 /// # Errors
 /// Of the drive.
@@ -52,8 +53,8 @@ pub fn salvage(port: &Port, g: &Geometry) -> Result<Vec<Lost>> {
     Ok(gone.into_iter().map(|(why, record)| Lost { why, blocks: record.blocks }).collect())
 }
 
-/// Why a record does not count. `changed`: blocks of lost records before it; `all`: of one of them nobody knows the
-/// blocks.
+/// Why a record does not count. `changed`: blocks of lost records before it; `all`: of one of them nobody
+/// knows the blocks.
 fn reason(record: &OnMedia, changed: &BTreeSet<u32>, all: bool) -> Option<String> {
     if let Err(what) = &record.pages {
         return Some(what.clone());

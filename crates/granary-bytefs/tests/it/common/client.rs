@@ -1,5 +1,5 @@
-//! [`Client`]: calls a file system under the vfs's rules (locks, checked arguments), without a page cache: every write
-//! goes to `write_pages` at once.
+//! [`Client`]: calls a file system under the vfs's rules (locks, checked arguments), without a page cache:
+//! every write goes to `write_pages` at once.
 
 use granary_fs::{
     Call, DirtyPage, FileKind, FileSystem, FsError, Ino, Inode, NewNode, Rename, Result, SetAttr, Time,

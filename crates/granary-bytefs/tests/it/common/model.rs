@@ -145,8 +145,8 @@ pub fn assert_same(c: &Client, model: &Model) {
     }
 }
 
-/// One random operation on both; results must agree. Without a client, on the model alone: with a copy of the stream
-/// that foretells what the operation will do. `opened` collects files that were unlinked while open.
+/// One random operation on both; results must agree. Without a client, on the model alone: with a copy of the
+/// stream that foretells what the operation will do. `opened` collects files that were unlinked while open.
 pub fn step(c: Option<&Client>, model: &mut Model, s: &mut Stream, op: usize, opened: &mut Vec<Open>) {
     let dirs = directories(model);
     let pick = |s: &mut Stream| dirs[s.below(dirs.len() as u64) as usize].clone();

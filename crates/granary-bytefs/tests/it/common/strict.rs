@@ -1,14 +1,15 @@
-//! [`StrictDrive`]: a drive that does exactly what its interface promises, no more, and objects to protocol errors.
+//! [`StrictDrive`]: a drive that does exactly what its interface promises, no more, and objects to protocol
+//! errors.
 //!
 //! ```text
 //!   store ──> pending (posted)  ── verify ──> safe ── COMMIT(tx) ──> durable     tx 0: durable when safe
 //!   write ──────────────────── completion ─────────────────────────> durable
 //! ```
 //!
-//! A power failure keeps: any subset of unverified stores outside transactions, any subset of the pages in flight, a
-//! prefix of the COMMITs in flight; nothing of uncommitted transactions. It panics where a COMMIT comes before the
-//! verify of the transaction's stores, where a page with uncommitted lines is written by block, and where a
-//! transaction number is used again.
+//! A power failure keeps: any subset of unverified stores outside transactions, any subset of the pages in
+//! flight, a prefix of the COMMITs in flight; nothing of uncommitted transactions. It panics where a COMMIT
+//! comes before the verify of the transaction's stores, where a page with uncommitted lines is written by
+//! block, and where a transaction number is used again.
 
 use granary_device::vendor::transactions::{COMMANDS, Commit, Recover};
 use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};

@@ -4,8 +4,8 @@
 //!   prepared and synced:  /A  /B  /foo  /A/foo  /B/foo (three pages and a bit each, an attribute)
 //! ```
 //!
-//! The needs of a call are looked up when its turn comes, because after a power failure nobody knows what is left. They are
-//! not made durable: they are part of the program.
+//! The needs of a call are looked up when its turn comes, because after a power failure nobody knows what is
+//! left. They are not made durable: they are part of the program.
 
 use super::Step;
 use super::core::{By, Core, Flush, Move, Names, Size, Space, Where, parent};

@@ -5,7 +5,8 @@
 //!                   ^^^^^^^^ compared
 //! ```
 //!
-//! A byte counts where it shows the certain content or this one write. Where a third change may show, nobody can say which it was.
+//! A byte counts where it shows the certain content or this one write. Where a third change may show, nobody
+//! can say which it was.
 
 use super::{Content, Kind, Op};
 use crate::oracle::stamp::Stamps;
@@ -15,7 +16,8 @@ use std::ops::Range;
 const PAGE: u64 = 4096;
 
 impl Content {
-    /// Bytes read at `at` behind a power failure: each write that may or may not be there is there wholly or not at all, in each page.
+    /// Bytes read at `at` behind a power failure: each write that may or may not be there is there wholly or
+    /// not at all, in each page.
     pub(crate) fn no_page_is_torn(&self, stamps: &Stamps, at: u64, bytes: &[u8]) -> Result<(), String> {
         let read = at..at + bytes.len() as u64;
         for op in &self.ops {
@@ -51,7 +53,8 @@ impl Content {
         Ok(())
     }
 
-    /// The parts of `range` which no change but this one may show in; cut at pages, and where the certain content changes its source.
+    /// The parts of `range` which no change but this one may show in; cut at pages, and where the certain
+    /// content changes its source.
     fn of_this_alone(&self, op: &Op, range: &Range<u64>) -> Vec<Range<u64>> {
         let others = || self.ops.iter().filter(|other| other.stamp != op.stamp).map(Op::covers);
         let mut cuts = vec![range.start, range.end];

@@ -1,5 +1,5 @@
-//! One life of a file system with `data = "journal"` that ends with a power failure, and whether what comes back is a prefix of
-//! the calls. Also for `cargo xtask soak --kind prefix`.
+//! One life of a file system with `data = "journal"` that ends with a power failure, and whether what comes
+//! back is a prefix of the calls. Also for `cargo xtask soak --kind prefix`.
 
 use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;

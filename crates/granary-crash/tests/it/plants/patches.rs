@@ -7,8 +7,8 @@
 //!   plants/NAME.patch         wrong code behind planted("NAME")
 //! ```
 //!
-//! A patch may be made on those before it: only all of them, in their order, apply to the tree. `git apply` does that, which
-//! needs no repository.
+//! A patch may be made on those before it: only all of them, in their order, apply to the tree. `git apply`
+//! does that, which needs no repository.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -137,7 +137,8 @@ pub fn touched(patch: &str) -> impl Iterator<Item = &str> {
     patch.lines().filter_map(|line| line.strip_prefix("--- a/"))
 }
 
-/// Applies all patches to a copy of the files that they touch; `scratch` is for the copy. Returns how many bugs there are.
+/// Applies all patches to a copy of the files that they touch; `scratch` is for the copy. Returns how many
+/// bugs there are.
 ///
 /// # Errors
 /// The first thing that does not fit, in one sentence.

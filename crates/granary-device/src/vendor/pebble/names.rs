@@ -26,9 +26,9 @@ impl RemapRange {
 }
 
 impl Bam<'_> {
-    /// At recovery, before anything is written: of each pair of names the one that is not `valid` ends. The reset that comes later
-    /// leaves the newest name, and what the file system recovered may have an older one. Where the power fails in between, the next
-    /// recovery finds what this one did.
+    /// At recovery, before anything is written: of each pair of names the one that is not `valid` ends. The
+    /// reset that comes later leaves the newest name, and what the file system recovered may have an older
+    /// one. Where the power fails in between, the next recovery finds what this one did.
     ///
     /// # Errors
     /// The drive's.
@@ -45,7 +45,8 @@ impl Bam<'_> {
             done = done.and(port.trim(lpa, 1)?);
         }
         port.wait(done);
-        // What is still a pair has two owners, which no file system makes on purpose: each gets a page of its own.
+        // What is still a pair has two owners, which no file system makes on purpose: each gets a page of its
+        // own.
         for BamName { src, .. } in self.names()? {
             let mut page = [Page::ZERO];
             port.read(src, &mut page, Structure::Data)?;

@@ -5,8 +5,8 @@
 //!                                     └─ yes: an open block of its own (each plane then has one block more that holds no data)
 //! ```
 //!
-//! Data that dies together should lie together: then gc finds blocks of which little is left. Copies of gc and cold data have
-//! blocks of their own under every policy.
+//! Data that dies together should lie together: then gc finds blocks of which little is left. Copies of gc
+//! and cold data have blocks of their own under every policy.
 
 use crate::counters::Cause;
 use std::fmt::Debug;
@@ -27,9 +27,9 @@ impl Placement for LogApart {
     }
 }
 
-/// Updates are apart from what is written for the first time: data that was overwritten once will be again. Chiang, Lee and Chang,
-/// "Using data clustering to improve cleaning performance for flash memory", Software: Practice and Experience 29(3), 1999,
-/// here with two regions.
+/// Updates are apart from what is written for the first time: data that was overwritten once will be again.
+/// Chiang, Lee and Chang, "Using data clustering to improve cleaning performance for flash memory", Software:
+/// Practice and Experience 29(3), 1999, here with two regions.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdatesApart;
 

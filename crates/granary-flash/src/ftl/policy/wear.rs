@@ -16,7 +16,8 @@ pub trait Leveling: Debug + Send + Sync {
         true
     }
 
-    /// Whether a closed block that was erased so often is to be emptied; `most`: erases of the most erased block of its plane.
+    /// Whether a closed block that was erased so often is to be emptied; `most`: erases of the most erased
+    /// block of its plane.
     fn moves(&self, erases: u32, most: u32) -> bool;
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Memory follows the live data: content is dropped when it is stale and at an erase, its OOB stays until then.
+/// Memory follows the live data: content is dropped when it is stale and at an erase, its OOB stays until
+/// then.
 #[test]
 fn stale_content_takes_no_memory() {
     let mut medium = RamMedium::new(2, 4);
@@ -63,8 +64,8 @@ fn copies_that_share_their_slots_go_on_by_themselves() {
     }
 }
 
-/// A block that was filled at once takes no slots, and is the same as one that was programmed page by page, whatever
-/// is done to it and to its neighbours next.
+/// A block that was filled at once takes no slots, and is the same as one that was programmed page by page,
+/// whatever is done to it and to its neighbours next.
 #[test]
 fn a_filled_block_is_kept_as_its_first_page_until_one_of_its_chunk_changes() {
     let (first, step) = (Oob { seq: 10, lpa: 3 }, 5);

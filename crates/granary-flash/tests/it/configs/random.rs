@@ -1,4 +1,5 @@
-//! A random flash array and FTL for each seed, and a load that brings it to its steady state. Used by `cargo xtask soak` too.
+//! A random flash array and FTL for each seed, and a load that brings it to its steady state. Used by `cargo
+//! xtask soak` too.
 
 use granary_flash::{Cause, ErrorConfig, FtlConfig, GcPolicy, Geometry, NandTiming, PlaneMode, Striping};
 use granary_sim::rng::Stream;

@@ -10,7 +10,8 @@ fn config() -> VfsConfig {
     VfsConfig { inodes: 64, page_cache: Bytes::mib(4), ..VfsConfig::default() }
 }
 
-/// Everything in two directories: bytes, and of files what the host says of them. Times of access are asked for before bytes are read.
+/// Everything in two directories: bytes, and of files what the host says of them. Times of access are asked
+/// for before bytes are read.
 fn all(place: &Place) -> BTreeMap<PathBuf, (Vec<u8>, [i64; 4])> {
     let mut seen = BTreeMap::new();
     for dir in [&place.dir, &place.image] {

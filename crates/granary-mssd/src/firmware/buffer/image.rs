@@ -8,9 +8,10 @@ use granary_flash::{BlockNo, FlashError, Ftl, FtlConfig, Medium, Oob};
 use granary_units::{Bytes, Lpa, Nanos, Ppa};
 
 impl Backend {
-    /// An empty buffer in front of the flash of an image. Every page is given to the FTL when it comes, so that its content
-    /// is in the image at once; then the buffer has nothing of its own to keep. Of an image that was opened read-only, it keeps
-    /// what worn-out flash refuses: mounting writes, and must not fail where only reading is wanted.
+    /// An empty buffer in front of the flash of an image. Every page is given to the FTL when it comes, so
+    /// that its content is in the image at once; then the buffer has nothing of its own to keep. Of an image
+    /// that was opened read-only, it keeps what worn-out flash refuses: mounting writes, and must not fail
+    /// where only reading is wanted.
     ///
     /// # Errors
     /// [`FlashError::Config`], [`FlashError::Corrupt`].

@@ -6,8 +6,8 @@
 //!   close     nothing came: the open place goes
 //! ```
 //!
-//! Where pages wait, the end of one program is the beginning of another: the heap is sifted once for both, and compares one
-//! number.
+//! Where pages wait, the end of one program is the beginning of another: the heap is sifted once for both,
+//! and compares one number.
 
 use granary_units::Nanos;
 use std::cmp::Reverse;
@@ -54,8 +54,8 @@ impl Programs {
         }
     }
 
-    /// Takes the first out: when it is done, and its slot. To be followed by [`Programs::close`] before anything but
-    /// [`Programs::start`] and [`Programs::len`].
+    /// Takes the first out: when it is done, and its slot. To be followed by [`Programs::close`] before
+    /// anything but [`Programs::start`] and [`Programs::len`].
     #[inline]
     pub(super) fn finish(&mut self) -> Option<(Nanos, u32)> {
         debug_assert!(!self.open, "the one before was not closed");

@@ -148,8 +148,9 @@ impl Backend {
         }
     }
 
-    /// When the drive may acknowledge a page that arrives at `t` while the block writes of `before` others are in flight
-    /// whose programs have not been issued yet: what [`Backend::write_block`] would return if nothing else came in between.
+    /// When the drive may acknowledge a page that arrives at `t` while the block writes of `before` others
+    /// are in flight whose programs have not been issued yet: what [`Backend::write_block`] would return if
+    /// nothing else came in between.
     pub fn acknowledged_by(&self, t: Nanos, before: usize) -> Nanos {
         match self.ack {
             WriteAck::Buffer => t,

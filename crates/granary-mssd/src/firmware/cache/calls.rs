@@ -129,8 +129,8 @@ impl Firmware for Cache {
         data: &[u8],
         _: TxId,
     ) -> Result<Nanos, DriveError> {
-        // Counted at the end: a page that cannot be read takes nothing.
-        // A store of the whole page needs nothing of the old content, unless power loss may take part of it away.
+        // Counted at the end: a page that cannot be read takes nothing. A store of the whole page needs
+        // nothing of the old content, unless power loss may take part of it away.
         let (slot, done) = if data.len() == PAGE_SIZE && !self.tracking && !self.by_page.contains_key(&lpa) {
             self.counters.misses += 1;
             self.put(be, t, lpa, (Page::ZERO, t), true)?
@@ -224,7 +224,8 @@ impl Firmware for Cache {
     fn power_fail(&mut self, be: &mut Backend, now: Nanos, random: &mut Stream) -> Result<(), DriveError> {
         let tracking = std::mem::replace(&mut self.tracking, false);
         let posted = std::mem::take(&mut self.unverified);
-        // Back to what was verified, then forward with those that landed: independent even for one line stored twice.
+        // Back to what was verified, then forward with those that landed: independent even for one line
+        // stored twice.
         for p in posted.iter().rev() {
             self.put_line(be, now, p.lpa, p.line, &p.old)?;
         }

@@ -15,8 +15,8 @@ impl Cache {
         self.counters.lines += (data.len() / LINE_SIZE) as u64;
     }
 
-    /// Sets a line of a page that may have been evicted. Where the page cannot be read any more, it stays as it is: what was
-    /// posted to it counts as landed.
+    /// Sets a line of a page that may have been evicted. Where the page cannot be read any more, it stays as
+    /// it is: what was posted to it counts as landed.
     pub(super) fn put_line(
         &mut self,
         be: &mut Backend,

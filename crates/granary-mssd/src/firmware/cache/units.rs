@@ -5,8 +5,9 @@
 //!                        host    unit    read,unit      -                 causes of the programs
 //! ```
 //!
-//! The map counts in units: a program of one writes all of it. What of it is not dirty is read from flash first (or taken
-//! from the cache) and programmed along. Pages that hold nothing are left out: they would take flash, and move nothing.
+//! The map counts in units: a program of one writes all of it. What of it is not dirty is read from flash
+//! first (or taken from the cache) and programmed along. Pages that hold nothing are left out: they would
+//! take flash, and move nothing.
 //!
 //! Source of the mechanism: OrchFS's talk (FAST'25), "IO alignment": 16 KiB pages of a PM9A3.
 
@@ -21,8 +22,8 @@ use granary_units::{Lpa, Nanos, PAGE_SIZE};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Reads of the rest of units that write-backs have begun: the drive goes on meanwhile, with as many under way as the write buffer has
-/// pages for.
+/// Reads of the rest of units that write-backs have begun: the drive goes on meanwhile, with as many under
+/// way as the write buffer has pages for.
 #[derive(Clone)]
 pub(super) struct Behind {
     /// When each is done.
@@ -49,8 +50,9 @@ impl Behind {
 }
 
 impl Cache {
-    /// Writes a dirty page back, with what is dirty in its unit, and the rest of that; they stay cached. Returns when the write
-    /// buffer has what is dirty, and room for the rest: whoever waits for the page's place does not wait until that is read.
+    /// Writes a dirty page back, with what is dirty in its unit, and the rest of that; they stay cached.
+    /// Returns when the write buffer has what is dirty, and room for the rest: whoever waits for the page's
+    /// place does not wait until that is read.
     pub(super) fn write_back(&mut self, be: &mut Backend, t: Nanos, slot: u32) -> Result<Nanos, DriveError> {
         if self.unit == 1 {
             return self.write_one(be, t, slot);

@@ -1,7 +1,8 @@
 //! [`Uses`]: the order in which the slots of a cache were used last.
 //!
 //! ```text
-//!   log      | 7 | 3 | 7 | 12 | 3 | 9 |     uses in their order; a slot's last one counts, the others are stale
+//!   log      | 7 | 3 | 7 | 12 | 3 | 9 |     uses in their order; a slot's last one counts, the others are
+//!                                           stale
 //!                  .   |    |   |   |
 //!   last       7 at 2 ─┘    |   |   |       slot -> place of its last use
 //!             12 at 3 ──────┘   |   |
@@ -9,8 +10,8 @@
 //!   longest   the first use in the log that is not stale
 //! ```
 //!
-//! Exact LRU. A list of neighbours would write five places all over memory for each use, and a linear search of a directory
-//! uses hundreds of slots for each name.
+//! Exact LRU. A list of neighbours would write five places all over memory for each use, and a linear search
+//! of a directory uses hundreds of slots for each name.
 //!
 //! Invariant: each used slot has exactly one use in the log that is its last.
 

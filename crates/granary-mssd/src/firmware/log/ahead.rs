@@ -5,8 +5,9 @@
 //!   looked ahead          |record x 32|entry x 32|place x 32|data x 32| read, read, read ...
 //! ```
 //!
-//! A line of a large log is found by way of four things that lie far apart, each naming the next. Of reads that are known
-//! ahead, all first things are fetched together, then all second ones. No result depends on it, and nothing is counted.
+//! A line of a large log is found by way of four things that lie far apart, each naming the next. Of reads
+//! that are known ahead, all first things are fetched together, then all second ones. No result depends on
+//! it, and nothing is counted.
 
 use super::Log;
 use super::chunks::EntryRef;
@@ -17,9 +18,9 @@ use granary_units::{ByteAddr, LINE_SIZE, Lpa};
 const CACHED: u64 = 8192;
 
 impl Log {
-    /// Lines of this page will be written soon: it takes the first of the index's steps that the write will take, and those that
-    /// came before it their next ones. A store of no bytes may name the page
-    /// behind the last, which the index does not know.
+    /// Lines of this page will be written soon: it takes the first of the index's steps that the write will
+    /// take, and those that came before it their next ones. A store of no bytes may name the page behind the
+    /// last, which the index does not know.
     #[inline]
     pub fn expect(&mut self, lpa: Lpa) {
         let [last, before] = self.coming;
@@ -32,8 +33,8 @@ impl Log {
         }
     }
 
-    /// Fetches what reads of the lines that hold these bytes will look up; pages of lines that the log may not hold are
-    /// appended to `missed`.
+    /// Fetches what reads of the lines that hold these bytes will look up; pages of lines that the log may
+    /// not hold are appended to `missed`.
     pub fn look_ahead(&self, at: &[ByteAddr], missed: &mut Vec<Lpa>) {
         if self.index.lines() < CACHED {
             missed.extend(at.iter().map(|at| at.lpa()));

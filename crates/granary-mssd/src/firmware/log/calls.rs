@@ -197,7 +197,8 @@ impl Firmware for Log {
         let covered = self.index.lookup(src.0 as u32, 0, LINES_PER_PAGE, &mut self.found);
         let (mut page, read, gone) = match cleaning::read_patiently(be, t, src, Cause::Host) {
             Ok((page, read)) => (page, read, gone & !covered),
-            // Acknowledged lines move all the same; of the others there has to be room to say that they are gone.
+            // Acknowledged lines move all the same; of the others there has to be room to say that they are
+            // gone.
             Err(DriveError::Unreadable(_)) if self.given_up.has_room_for(dst.0 as u32) => {
                 (Page::ZERO, t, !covered)
             }
@@ -206,7 +207,8 @@ impl Firmware for Log {
         self.overlay(&mut page, &self.found);
         self.counters.line_hits += covered.count_ones() as u64;
         let written = self.write_page(be, read, dst, page)?;
-        // Making room for its mark may hand over what has changed: until then `src` has everything that is to be known.
+        // Making room for its mark may hand over what has changed: until then `src` has everything that is to
+        // be known.
         let trimmed = self.trim(be, written, src)?;
         self.give_up(dst, gone);
         Ok((trimmed, true))

@@ -1,4 +1,5 @@
-//! [`Chunks`]: the third layer of the log index: for each page its ordered list of chunks, in one piece of memory.
+//! [`Chunks`]: the third layer of the log index: for each page its ordered list of chunks, in one piece of
+//! memory.
 //!
 //! ```text
 //!   record of a page, in 32-bit words:
@@ -7,16 +8,17 @@
 //!               bit per line: a chunk starts here
 //! ```
 //!
-//! The current chunks of a page are disjoint: a newer one cuts what it overlaps. So a chunk's entry is found by counting the
-//! bits of `starts`, without a walk, and ends where the next one starts or `cover` ends. Arbitrary lengths of 1 to 64
-//! lines; 4 B for each chunk (the paper's log offset), its block offset and length are in the masks. Older versions that
-//! may still be needed (see `index.rs`) follow as a list, newest first for each line. One or two chunks without older versions
-//! are kept without masks (lean.rs): the number of such a record has its top bit set.
+//! The current chunks of a page are disjoint: a newer one cuts what it overlaps. So a chunk's entry is found
+//! by counting the bits of `starts`, without a walk, and ends where the next one starts or `cover` ends.
+//! Arbitrary lengths of 1 to 64 lines; 4 B for each chunk (the paper's log offset), its block offset and
+//! length are in the masks. Older versions that may still be needed (see `index.rs`) follow as a list, newest
+//! first for each line. One or two chunks without older versions are kept without masks (lean.rs): the number
+//! of such a record has its top bit set.
 //!
 //! Records have size classes and lie in one array per partition: a lookup touches one or two cache lines.
 //!
-//! Invariants: `starts` is within `cover`; older versions lie on covered lines only; every record is in use or on its class's
-//! free list. It does *not* know pages.
+//! Invariants: `starts` is within `cover`; older versions lie on covered lines only; every record is in use
+//! or on its class's free list. It does *not* know pages.
 //!
 //! Source: ByteFS section 4.3.
 
@@ -166,7 +168,8 @@ impl Chunks {
         self.words[head as usize + 4] = (count as u32) << 8 | class as u32;
     }
 
-    /// The current chunk of a covered line: its place among the entries, first line, and the line after its last.
+    /// The current chunk of a covered line: its place among the entries, first line, and the line after its
+    /// last.
     #[inline]
     fn chunk_at(cover: u64, starts: u64, line: u32) -> (usize, u32, u32) {
         let upto = starts & (u64::MAX >> (63 - line));
@@ -181,8 +184,8 @@ impl Chunks {
         (upto.count_ones() as usize - 1, first, end)
     }
 
-    /// Appends the newest versions of the lines in `want`, one run of lines, to `found`, ascending and disjoint; returns
-    /// which there are.
+    /// Appends the newest versions of the lines in `want`, one run of lines, to `found`, ascending and
+    /// disjoint; returns which there are.
     #[inline]
     pub fn lookup(&self, head: u32, want: u64, found: &mut Vec<Piece>) -> u64 {
         if head & LEAN != 0 {
@@ -193,8 +196,8 @@ impl Chunks {
         let cover = header[0] as u64 | (header[1] as u64) << 32;
         let starts = header[2] as u64 | (header[3] as u64) << 32;
         let covered = cover & want;
-        // A piece begins where a wanted covered line does not belong to the piece of the line before: at most at the
-        // first wanted line and at every start.
+        // A piece begins where a wanted covered line does not belong to the piece of the line before: at most
+        // at the first wanted line and at every start.
         let mut begins = covered & (starts | want & want.wrapping_neg());
         let mut index = (starts & (begins ^ begins.wrapping_sub(1))).count_ones() as usize;
         let stops = begins | !covered;

@@ -1,4 +1,5 @@
-//! Log cleaning: the old half's committed entries become flash pages, its uncommitted ones move to the active half.
+//! Log cleaning: the old half's committed entries become flash pages, its uncommitted ones move to the active
+//! half.
 //!
 //! ```text
 //!   start   active half passes 85 %: halves change roles, the TxLog's length is marked
@@ -6,17 +7,19 @@
 //!             partial update? read the flash page          merge the newest committed versions
 //!             into the write buffer (programs spread over the channels)
 //!             uncommitted chunks: append to the active half, flagged migrated
-//!   batch   as many pages as the flash has planes; the next one when the reads are back and the buffer is not half full
+//!   batch   as many pages as the flash has planes; the next one when the reads are back and the buffer is
+//!           not half full
 //!   end     old half cleared, TxLog purged up to the mark
 //! ```
 //!
-//! Runs in the background: every call of the drive first cleans the pages whose time has come. So it fills no queues of
-//! the flash in advance, and a command waits for one page's work of the processor at most: commands and cleaning share the
-//! firmware's processors (one ARM core runs all firmware, section 4.9), and commands go first (the point of double buffering
-//! is "to prevent a long cleaning process from blocking normal IO accesses", section 4.3).
+//! Runs in the background: every call of the drive first cleans the pages whose time has come. So it fills no
+//! queues of the flash in advance, and a command waits for one page's work of the processor at most: commands
+//! and cleaning share the firmware's processors (one ARM core runs all firmware, section 4.9), and commands
+//! go first (the point of double buffering is "to prevent a long cleaning process from blocking normal IO
+//! accesses", section 4.3).
 //!
-//! Invariants: pages below the cursor are out of the old half; they are safe (battery-backed buffer or flash) before the
-//! cursor passes them. The reserve covers all that may have to move.
+//! Invariants: pages below the cursor are out of the old half; they are safe (battery-backed buffer or flash)
+//! before the cursor passes them. The reserve covers all that may have to move.
 //!
 //! Source: ByteFS section 4.3, Algorithm 1.
 
@@ -30,10 +33,12 @@ use granary_device::DriveError;
 use granary_flash::Cause;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
-/// How long the cleaner waits before it looks again at a full write buffer in which nothing moves (dead flash).
+/// How long the cleaner waits before it looks again at a full write buffer in which nothing moves (dead
+/// flash).
 const RETRY: Nanos = Nanos::from_millis(1);
 
-/// Times that cleaning asks for a page before it takes it for lost; each is a read with the array's own retries.
+/// Times that cleaning asks for a page before it takes it for lost; each is a read with the array's own
+/// retries.
 const PATIENCE: u32 = 8;
 
 /// Reads a page that must not be given up lightly.
@@ -120,8 +125,8 @@ impl Log {
         self.save_roles();
     }
 
-    /// Cleans the pages whose time has come. What the flash refuses is tried again later; whoever needs the room then
-    /// gets the error.
+    /// Cleans the pages whose time has come. What the flash refuses is tried again later; whoever needs the
+    /// room then gets the error.
     #[inline]
     pub fn pump(&mut self, be: &mut Backend, now: Nanos) {
         while let Some(c) = &self.cleaning {
@@ -152,8 +157,8 @@ impl Log {
         Ok(end)
     }
 
-    /// Cleans the next page at `t`, with `serve` for the processor's work; returns when the one after it may be cleaned, or
-    /// when cleaning ended.
+    /// Cleans the next page at `t`, with `serve` for the processor's work; returns when the one after it may
+    /// be cleaned, or when cleaning ended.
     fn clean_next(&mut self, be: &mut Backend, t: Nanos, serve: Serve) -> Result<Nanos, DriveError> {
         let _step = granary_sim::step("write log: a half is cleaned");
         let Some(c) = &self.cleaning else { return Ok(t) };
@@ -197,8 +202,8 @@ impl Log {
         }
     }
 
-    /// Takes one page out of the old half. Returns when the processor is done with it and when its content is in the write
-    /// buffer; `None` where the old half held nothing of it.
+    /// Takes one page out of the old half. Returns when the processor is done with it and when its content is
+    /// in the write buffer; `None` where the old half held nothing of it.
     fn clean_page(
         &mut self,
         be: &mut Backend,
@@ -315,7 +320,8 @@ impl Log {
         }
     }
 
-    /// The page below cannot be read: its committed lines, for which there is room, stay in the log. The page may yet be read.
+    /// The page below cannot be read: its committed lines, for which there is room, stay in the log. The page
+    /// may yet be read.
     fn carry(&mut self, lpa: u32, merge: &[Piece], stay: &mut Vec<Piece>) {
         for &piece in merge {
             // Their transaction may leave the TxLog now.
@@ -323,8 +329,8 @@ impl Log {
         }
     }
 
-    /// The page below cannot be read, and the log has no room for its lines: they become a flash page, and the page's other
-    /// lines are given up.
+    /// The page below cannot be read, and the log has no room for its lines: they become a flash page, and
+    /// the page's other lines are given up.
     fn write_without_rest(
         &mut self,
         be: &mut Backend,

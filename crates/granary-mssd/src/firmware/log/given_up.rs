@@ -1,5 +1,5 @@
-//! [`GivenUp`]: lines of flash pages that stayed unreadable, so that what the log held of the pages could be written all the
-//! same.
+//! [`GivenUp`]: lines of flash pages that stayed unreadable, so that what the log held of the pages could be
+//! written all the same.
 //!
 //! ```text
 //!   flash page   |x x x x x x x x|  no attempt reads it          log:  | . . L . . L . . |  acknowledged lines
@@ -8,11 +8,12 @@
 //!   image's memory, first 4 KiB, from 96 on:   | pages 4 | zero 4 | page 4 | mask 8 | page 4 | mask 8 | ...
 //! ```
 //!
-//! The media error stays one: a read of a line that is gone says so until the line is written again, as with the Write
-//! Uncorrectable command of NVMe. The lines that were acknowledged into the log are never part of it.
+//! The media error stays one: a read of a line that is gone says so until the line is written again, as with
+//! the Write Uncorrectable command of NVMe. The lines that were acknowledged into the log are never part of
+//! it.
 //!
-//! Only where the log has no room to keep the lines: while it has, the page may yet be read. The table has [`MOST`] entries;
-//! when it is full, cleaning waits until the host writes or trims one of its pages.
+//! Only where the log has no room to keep the lines: while it has, the page may yet be read. The table has
+//! [`MOST`] entries; when it is full, cleaning waits until the host writes or trims one of its pages.
 //!
 //! Part of the drive's battery-backed memory: survives power loss, and an image keeps it.
 

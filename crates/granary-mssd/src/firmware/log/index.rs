@@ -8,15 +8,15 @@
 //!           |      `──> | lines held | chunk | chunk | ... | older versions
 //! ```
 //!
-//! Versions. Of the entries that hold a line the newest one (log order) is what reads see. An older one is kept as long as
-//! it can still become current, that is, while everything newer on that line is uncommitted (RECOVER may drop it).
-//! Older lines leave the index when a newer version of them is committed or belongs to the same transaction. Log order
-//! stands for commit order: transactions that touch the same line are serialised by the host's TxTable until they
-//! commit (section 4.3), so within a line the two are the same.
+//! Versions. Of the entries that hold a line the newest one (log order) is what reads see. An older one is
+//! kept as long as it can still become current, that is, while everything newer on that line is uncommitted
+//! (RECOVER may drop it). Older lines leave the index when a newer version of them is committed or belongs to
+//! the same transaction. Log order stands for commit order: transactions that touch the same line are
+//! serialised by the host's TxTable until they commit (section 4.3), so within a line the two are the same.
 //!
-//! Invariants: no empty partition, no page without chunks; a line's committed version has no older version below it, once
-//! a write touched that line after the commit.
-//! It does *not* hold data, and does not know the log's space.
+//! Invariants: no empty partition, no page without chunks; a line's committed version has no older version
+//! below it, once a write touched that line after the commit. It does *not* hold data, and does not know the
+//! log's space.
 
 use super::chunks::{Chunks, EntryRef, NIL, Piece, Scratch, mask};
 use super::pages::{KEYS, Pages};
@@ -36,7 +36,8 @@ pub trait LineVersions {
     fn committed(&self, tx: TxId) -> bool;
 }
 
-/// What leads from a page to its lines lies on one line of memory, in the table itself: each step to another is waited for.
+/// What leads from a page to its lines lies on one line of memory, in the table itself: each step to another
+/// is waited for.
 #[repr(align(64))]
 #[derive(Clone)]
 struct Partition {
@@ -115,16 +116,17 @@ impl Index {
         Some((part, part.pages.find(key)?))
     }
 
-    /// Finds the newest versions of lines `first..first + lines` of a page: appends them to `found`, ascending and
-    /// disjoint; returns the lines found, one bit each.
+    /// Finds the newest versions of lines `first..first + lines` of a page: appends them to `found`,
+    /// ascending and disjoint; returns the lines found, one bit each.
     #[inline]
     pub fn lookup(&self, lpa: u32, first: usize, lines: usize, found: &mut Vec<Piece>) -> u64 {
         let Some((part, record)) = self.record(lpa) else { return 0 };
         part.chunks.lookup(record, mask(first, lines), found)
     }
 
-    /// What is to be done with a page comes soon: the first of what it reads is fetched into the processor's cache, the second
-    /// ([`Index::prefetch_record`]) when the first has come, then the third ([`Index::prefetch_chunks`]).
+    /// What is to be done with a page comes soon: the first of what it reads is fetched into the processor's
+    /// cache, the second ([`Index::prefetch_record`]) when the first has come, then the third
+    /// ([`Index::prefetch_chunks`]).
     #[inline]
     pub fn prefetch_group(&self, lpa: u32) {
         let (p, key) = split(lpa);
@@ -146,9 +148,9 @@ impl Index {
         }
     }
 
-    /// Looks up to [`TOGETHER`] lines (page, line in it) ahead: one after the other, what all of them read first, second, and
-    /// so on is fetched into the processor's cache, down to their entries. Returns where those are; none where the log does not
-    /// hold the line.
+    /// Looks up to [`TOGETHER`] lines (page, line in it) ahead: one after the other, what all of them read
+    /// first, second, and so on is fetched into the processor's cache, down to their entries. Returns where
+    /// those are; none where the log does not hold the line.
     pub fn look_ahead(&self, lines: &[(u32, u8)]) -> [Option<(&Chunks, u32)>; TOGETHER] {
         lines.iter().for_each(|&(page, _)| self.prefetch_group(page));
         lines.iter().for_each(|&(page, _)| self.prefetch_record(page));

@@ -5,8 +5,9 @@
 //!     bits 0 to 12       bits 13 to 25
 //! ```
 //!
-//! Pages with single lines are the many ones, and masks of all 64 lines would be most of their records (chunks.rs): 24 B for a
-//! line. What becomes more than a lean record holds becomes one with masks, and stays one until it is made anew.
+//! Pages with single lines are the many ones, and masks of all 64 lines would be most of their records
+//! (chunks.rs): 24 B for a line. What becomes more than a lean record holds becomes one with masks, and stays
+//! one until it is made anew.
 //!
 //! Invariants: the chunks are disjoint and ascending; what a record says does not depend on its form.
 

@@ -1,4 +1,5 @@
-//! The index against a model that keeps every version of every line: what is newest, and what would be after recovery.
+//! The index against a model that keeps every version of every line: what is newest, and what would be after
+//! recovery.
 
 use super::chunks::{EntryRef, Piece};
 use super::index::{Index, LineVersions};
@@ -155,8 +156,8 @@ impl Model {
         }
         keep.sort_by_key(|p| std::cmp::Reverse(p.entry));
         self.index.set(page, &keep);
-        // The model forgets what was merged: the newest committed version and all below it. Uncommitted versions that
-        // stay must have been moved.
+        // The model forgets what was merged: the newest committed version and all below it. Uncommitted
+        // versions that stay must have been moved.
         for line in 0..64 {
             let Some(all) = self.naive.0.get_mut(&(page, line)) else { continue };
             let world = &self.world;

@@ -1,4 +1,5 @@
-//! [`Pages`]: the second layer of the log index: the pages of a 16 MB partition that the log holds something of.
+//! [`Pages`]: the second layer of the log index: the pages of a 16 MB partition that the log holds something
+//! of.
 //!
 //! ```text
 //!   few pages      skip list by page, as in the paper (skiplist.rs)
@@ -6,14 +7,15 @@
 //!                  records    | of the first page held | of the second | ...                            4 B each
 //! ```
 //!
-//! In a crowded partition the words of all groups take less memory than a skip list's towers, and finding a page takes two
-//! steps instead of a dozen cache misses: its bit, and the record at the place that counting bits gives. Another page moves the
-//! records behind it, 8 KiB of 16 on average where all pages are held. It stays so until the partition is empty.
+//! In a crowded partition the words of all groups take less memory than a skip list's towers, and finding a
+//! page takes two steps instead of a dozen cache misses: its bit, and the record at the place that counting
+//! bits gives. Another page moves the records behind it, 8 KiB of 16 on average where all pages are held. It
+//! stays so until the partition is empty.
 //!
 //! Invariant: both forms hold the same map from page to record. It does *not* know what a record means.
 //!
-//! Source: ByteFS section 4.3 (partition table, skip list, chunk list); the words are ours, a rank directory as in Jacobson,
-//! "Space-efficient static trees and graphs" (1989).
+//! Source: ByteFS section 4.3 (partition table, skip list, chunk list); the words are ours, a rank directory
+//! as in Jacobson, "Space-efficient static trees and graphs" (1989).
 
 use super::skiplist::SkipList;
 use granary_units::prefetch;
@@ -78,7 +80,8 @@ impl Pages {
         }
     }
 
-    /// A look for `key` comes soon: the first of what it reads is fetched into the processor's cache, the word of its group.
+    /// A look for `key` comes soon: the first of what it reads is fetched into the processor's cache, the
+    /// word of its group.
     #[inline]
     pub fn prefetch_group(&self, key: u16) {
         if let Pages::Crowded(packed) = self {

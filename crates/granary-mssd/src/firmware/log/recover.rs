@@ -8,8 +8,8 @@
 //!                 both halves and the TxLog are empty afterwards
 //! ```
 //!
-//! Invariants: an entry that was verified and is committed, and not void, is in the index after the scan; scanning twice
-//! gives the same. RECOVER may be repeated at any time.
+//! Invariants: an entry that was verified and is committed, and not void, is in the index after the scan;
+//! scanning twice gives the same. RECOVER may be repeated at any time.
 //!
 //! Source: ByteFS sections 4.7 and 5.5 (0.9 s load, 2.7 s scan and flush).
 
@@ -47,7 +47,8 @@ impl Log {
                 if landed == all || landed == 0 || self.is_alone(entry, t) {
                     return landed;
                 }
-                // Splitting moves the parts behind what came later; where that matters, all lines share one fate.
+                // Splitting moves the parts behind what came later; where that matters, all lines share one
+                // fate.
                 if random.chance(0.5) { all } else { 0 }
             }) & all;
             if landed != all {
@@ -152,8 +153,8 @@ impl Log {
         pages
     }
 
-    /// Takes all lines of these pages out of the index whose transaction has not committed; what they had superseded is
-    /// current again, as if the regions had been scanned without them. Returns how many.
+    /// Takes all lines of these pages out of the index whose transaction has not committed; what they had
+    /// superseded is current again, as if the regions had been scanned without them. Returns how many.
     fn drop_uncommitted(&mut self, pages: &[u32]) -> u64 {
         let mut dropped = 0;
         let mut all = Vec::new();

@@ -11,17 +11,17 @@
 //!   header   magic "GRNYLOG1" 8 | epoch 4 | entries 4 | data lines 4 | reserved 4 | cleaned_below 8 | zeros
 //! ```
 //!
-//! An entry is a run of 1 to 64 lines of one page plus a 16 B trailer whose last four bytes are the TxID, as in the paper
-//! (64 B-aligned entries, TxID at the end). The trailers are kept at the region's other end, so that data stays
-//! aligned and an entry of `n` lines takes `64 n + 16` bytes (with the trailer in a line of its own a single line
-//! would take 128). A trailer with `lines == 0` has no data: it *voids* everything of its page that the log got before it
-//! (a block write or a trim).
+//! An entry is a run of 1 to 64 lines of one page plus a 16 B trailer whose last four bytes are the TxID, as
+//! in the paper (64 B-aligned entries, TxID at the end). The trailers are kept at the region's other end, so
+//! that data stays aligned and an entry of `n` lines takes `64 n + 16` bytes (with the trailer in a line of
+//! its own a single line would take 128). A trailer with `lines == 0` has no data: it *voids* everything of
+//! its page that the log got before it (a block write or a trim).
 //!
-//! Flags: bit 0 *lost* (never arrived, or dropped by RECOVER), bit 1 *migrated* (moved here uncommitted from the other
-//! half: older than every entry of the page without this flag).
+//! Flags: bit 0 *lost* (never arrived, or dropped by RECOVER), bit 1 *migrated* (moved here uncommitted from
+//! the other half: older than every entry of the page without this flag).
 //!
-//! Invariants: entries are only appended, until [`Region::clear`]; the header counts them, so old bytes behind the
-//! counts mean nothing. Pages below `cleaned_below` have been cleaned out: their entries are void.
+//! Invariants: entries are only appended, until [`Region::clear`]; the header counts them, so old bytes
+//! behind the counts mean nothing. Pages below `cleaned_below` have been cleaned out: their entries are void.
 //! It does *not* know which entries are current (the index does) or committed (the TxLog does).
 //!
 //! Source: ByteFS section 4.3; the place of the LPA is not stated there.
@@ -70,8 +70,9 @@ pub struct Region {
     entries: u32,
     lines: u32,
     cleaned_below: u64,
-    /// Of each entry where in the data area line 0 of its page would be (modulo 2^32): what reads need of a trailer, so that
-    /// they touch 4 bytes of memory instead of 16. The emulator's, not the drive's: made again from the trailers.
+    /// Of each entry where in the data area line 0 of its page would be (modulo 2^32): what reads need of a
+    /// trailer, so that they touch 4 bytes of memory instead of 16. The emulator's, not the drive's: made
+    /// again from the trailers.
     origins: Vec<u32>,
     /// Changes of the bytes, where an image keeps them.
     redo: Option<Redo>,
@@ -208,8 +209,8 @@ impl Region {
         self.append_trailer(t)
     }
 
-    /// Appends a trailer for data that is in the region already (part of an entry that survived a power failure).
-    /// Returns its number; `None` where there is no room.
+    /// Appends a trailer for data that is in the region already (part of an entry that survived a power
+    /// failure). Returns its number; `None` where there is no room.
     pub fn append_part(&mut self, part: Trailer) -> Option<u32> {
         (self.capacity() - self.used() >= TRAILER as u64).then(|| self.append_trailer(part))
     }

@@ -1,13 +1,14 @@
-//! The log on an image: what is saved beside the regions and the TxLog, and how the log is made again from it.
+//! The log on an image: what is saved beside the regions and the TxLog, and how the log is made again from
+//! it.
 //!
 //! ```text
 //!   0       1         8       16               64       72     80    96
 //!   | active | cleaning | ... | mark ......... | purged | made | ... | given up |     in the first 4 KiB of the image's memory
 //! ```
 //!
-//! Saved are the region that the host appends to, whether the other one is being cleaned, and the length that the TxLog had
-//! when that began. The cursor of cleaning is in the region's header; what it keeps free is computed anew: the
-//! uncommitted entries that are still to be moved.
+//! Saved are the region that the host appends to, whether the other one is being cleaned, and the length that
+//! the TxLog had when that began. The cursor of cleaning is in the region's header; what it keeps free is
+//! computed anew: the uncommitted entries that are still to be moved.
 
 use super::Log;
 use super::cleaning::Cleaning;
@@ -126,8 +127,8 @@ impl Log {
         }
     }
 
-    /// Between two steps of long work: hands over what has changed so far. What is there now may be what a power failure
-    /// leaves.
+    /// Between two steps of long work: hands over what has changed so far. What is there now may be what a
+    /// power failure leaves.
     #[inline]
     pub(super) fn publish_if_due(&mut self, be: &mut Backend) -> Result<(), DriveError> {
         if be.is_publish_due() { be.publish(|out| self.drain_redo(out)) } else { Ok(()) }

@@ -6,12 +6,13 @@
 //!   link = key of the target << 16 | word number of the target
 //! ```
 //!
-//! A node is one word of payload and as many links as it is tall, at its place in one array. A link carries its target's
-//! key, so a search touches only the nodes that it moves to; the array of a partition (38 KiB if it held all 4096 pages) fits
-//! the fast caches. Heights are geometric with p = 1/4: 2.33 words, 9.3 B, for each page.
+//! A node is one word of payload and as many links as it is tall, at its place in one array. A link carries
+//! its target's key, so a search touches only the nodes that it moves to; the array of a partition (38 KiB if
+//! it held all 4096 pages) fits the fast caches. Heights are geometric with p = 1/4: 2.33 words, 9.3 B, for
+//! each page.
 //!
-//! Invariants: every level is strictly ascending; a node is on all levels below its height; freed nodes are reused for
-//! nodes of the same height. It does *not* know what the payload means.
+//! Invariants: every level is strictly ascending; a node is on all levels below its height; freed nodes are
+//! reused for nodes of the same height. It does *not* know what the payload means.
 //!
 //! Source: Pugh, "Skip lists: a probabilistic alternative to balanced trees" (1990); ByteFS section 4.3.
 

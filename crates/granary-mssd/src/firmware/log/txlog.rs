@@ -6,15 +6,17 @@
 //!              entry of these is left in the log
 //! ```
 //!
-//! When a half of the log becomes the one to be cleaned, every transaction that has committed by then has all its entries
-//! in that half or nowhere (COMMIT comes after the last store). Once it is cleaned, that prefix of the TxLog is purged.
+//! When a half of the log becomes the one to be cleaned, every transaction that has committed by then has all
+//! its entries in that half or nowhere (COMMIT comes after the last store). Once it is cleaned, that prefix
+//! of the TxLog is purged.
 //!
-//! Wrap-around of the 4 B numbers: a number is looked up here only, and stays for at most `capacity` further commits
-//! (a full TxLog forces cleaning). So a number may be used again after 2^32 transactions without being mistaken, as long as
-//! the host skips 0 ([`TxId::NONE`]) and the numbers of transactions that still run.
+//! Wrap-around of the 4 B numbers: a number is looked up here only, and stays for at most `capacity` further
+//! commits (a full TxLog forces cleaning). So a number may be used again after 2^32 transactions without
+//! being mistaken, as long as the host skips 0 ([`TxId::NONE`]) and the numbers of transactions that still
+//! run.
 //!
-//! In an image the TxLog is a ring: commit number `n` since the drive was made is at `4 (n % capacity)`, and the numbers of
-//! commits purged and made are kept beside it.
+//! In an image the TxLog is a ring: commit number `n` since the drive was made is at `4 (n % capacity)`, and
+//! the numbers of commits purged and made are kept beside it.
 //!
 //! Invariants: no number twice. Battery-backed: it survives power loss.
 //!
@@ -25,8 +27,8 @@ use granary_units::{Bytes, TxId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// A set of transactions, one bit each, 64 to a word: hosts number them one after the other, so that half a million of them
-/// take 128 KiB and looking one up stays in the processor's caches.
+/// A set of transactions, one bit each, 64 to a word: hosts number them one after the other, so that half a
+/// million of them take 128 KiB and looking one up stays in the processor's caches.
 #[derive(Clone, Default)]
 struct Numbers(FxHashMap<u32, u64>);
 
@@ -92,8 +94,8 @@ impl TxLog {
         }
     }
 
-    /// The log that an image kept: its numbers at `base`, how many were purged and made at `counts` of its memory, read by
-    /// `read(place, out)`.
+    /// The log that an image kept: its numbers at `base`, how many were purged and made at `counts` of its
+    /// memory, read by `read(place, out)`.
     ///
     /// # Errors
     /// Those of `read`; `Err(Err(_))` says what contradicts itself.

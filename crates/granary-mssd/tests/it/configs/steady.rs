@@ -1,8 +1,10 @@
-//! A whole drive of a random configuration, driven to its steady state against a plain model, with `check()` on.
+//! A whole drive of a random configuration, driven to its steady state against a plain model, with `check()`
+//! on.
 //!
-//! Flash array and FTL are those of `granary-flash`'s tests; firmware mode, log, transaction log, cache, write buffer and
-//! cores are drawn here. The drive is filled, then written four times over by block writes (hot, cold, sequential), stores of
-//! single lines with and without transactions, and trims; what it reads back is compared all the time.
+//! Flash array and FTL are those of `granary-flash`'s tests; firmware mode, log, transaction log, cache,
+//! write buffer and cores are drawn here. The drive is filled, then written four times over by block writes
+//! (hot, cold, sequential), stores of single lines with and without transactions, and trims; what it reads
+//! back is compared all the time.
 
 use granary_device::vendor::transactions::Commit;
 use granary_device::{Command, Drive, DriveError, Structure};

@@ -1,8 +1,10 @@
-//! Random schedules on a drive whose flash fails and whose power goes away: what was acknowledged is never lost.
+//! Random schedules on a drive whose flash fails and whose power goes away: what was acknowledged is never
+//! lost.
 //!
-//! A seed gives the drive (mode, over-provisioning, blocks, sizes of log, cache and write buffer, when block writes are
-//! acknowledged), the rates at which programs, erases and reads fail, and the host's operations. Reads that fail do so for a while: a page that is lost for
-//! good is reported as such by any drive, and no model can say more of it.
+//! A seed gives the drive (mode, over-provisioning, blocks, sizes of log, cache and write buffer, when block
+//! writes are acknowledged), the rates at which programs, erases and reads fail, and the host's operations.
+//! Reads that fail do so for a while: a page that is lost for good is reported as such by any drive, and no
+//! model can say more of it.
 
 use super::rig::{Model, Op, PAGES};
 use granary_flash::{FaultRates, Faults};

@@ -1,15 +1,16 @@
 //! The whole drive beside a plain model: what reads return while it runs, and what survives power loss.
 //!
 //! ```text
-//!   for each line:  durable     content that power loss must leave, unless something in `maybe` landed over it
+//!   for each line:  durable     content that power loss must leave, unless something in `maybe` landed over
+//!                               it
 //!                   maybe       newer contents on their way: any of them may be there afterwards
 //!                   live        what a read returns now
 //!   for each tx:    its lines, all of them or none after RECOVER; none unless COMMIT was submitted
 //!   for each page:  which block of which file BAM says it is: durable, maybe, live, as for lines
 //! ```
 //!
-//! With a flash that fails, a read that finds its page unreadable is asked again (the failures pass), and a drive that has
-//! no spare blocks left takes nothing more but loses nothing either.
+//! With a flash that fails, a read that finds its page unreadable is asked again (the failures pass), and a
+//! drive that has no spare blocks left takes nothing more but loses nothing either.
 
 use granary_device::vendor::pebble::{BamRead, BamReset, FsWrite, Remap};
 use granary_device::vendor::transactions::{Commit, Recover};
@@ -169,7 +170,8 @@ impl Model {
         }
     }
 
-    /// Asks the drive until it answers; `None` where it takes no more data, or no more entries in BAM's tables.
+    /// Asks the drive until it answers; `None` where it takes no more data, or no more entries in BAM's
+    /// tables.
     fn ask(&mut self, mut call: impl FnMut(&Mssd, Nanos) -> Result<Nanos, DriveError>) -> Option<Nanos> {
         for _ in 0..1000 {
             match call(&self.drive, self.now) {

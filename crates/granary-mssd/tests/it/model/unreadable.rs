@@ -1,4 +1,5 @@
-//! Pages that no attempt reads any more: what the log acknowledged of them is never lost, and what is gone is said to be gone.
+//! Pages that no attempt reads any more: what the log acknowledged of them is never lost, and what is gone is
+//! said to be gone.
 
 use super::rig::WHAT;
 use granary_device::vendor::transactions::Recover;

@@ -23,8 +23,8 @@ fn write_out(tree: &mut Tree, memory: &mut Memory) {
     .expect("placed");
 }
 
-/// Sets, cuts, write-outs and evictions at random: the tree holds what a map holds, counts its blocks and nodes, and frees each
-/// pointer once.
+/// Sets, cuts, write-outs and evictions at random: the tree holds what a map holds, counts its blocks and
+/// nodes, and frees each pointer once.
 #[test]
 fn a_tree_is_a_map() {
     for seed in 0..6 {
@@ -89,8 +89,8 @@ fn nodes_of_a_file_written_in_order_are_full() {
     assert_eq!(tree.height(), 2);
 }
 
-/// Parts of a file that are written in order, the parts themselves in any order: nodes are half full at least, but for one at
-/// the end of each part.
+/// Parts of a file that are written in order, the parts themselves in any order: nodes are half full at
+/// least, but for one at the end of each part.
 #[test]
 fn nodes_of_a_file_written_in_parts_are_half_full() {
     for seed in 0..20 {

@@ -1,4 +1,5 @@
-//! OrchFS as a subject of `granary_suite::suite`: on a DIMM and an SSD, which the suite sees as one range of pages.
+//! OrchFS as a subject of `granary_suite::suite`: on a DIMM and an SSD, which the suite sees as one range of
+//! pages.
 
 use granary_device::Port;
 use granary_fs::Result;

@@ -179,7 +179,8 @@ fn warm(t: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Blocks read from a cold cache: 34 for a stat (2 directory blocks and 32 of the inode table), 37 for open and read.
+/// Blocks read from a cold cache: 34 for a stat (2 directory blocks and 32 of the inode table), 37 for open
+/// and read.
 fn cold() -> Result<Vec<Row>> {
     let port = super::drive()?;
     granary_ext4::mkfs(&port, &MkfsOptions::default())?;

@@ -137,8 +137,8 @@ fn isolated(t: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// "4,833 B on average in a tight loop": time stamps move once per tick (4 ms), so that most fsyncs of an overwrite find
-/// the node unchanged.
+/// "4,833 B on average in a tight loop": time stamps move once per tick (4 ms), so that most fsyncs of an
+/// overwrite find the node unchanged.
 fn tight_loop() -> Result<Row> {
     const N: u64 = 1000;
     let mut t = bench()?;

@@ -1,4 +1,5 @@
-//! NILFS2 of Linux 6.1, default options: blocks of the logs that an operation writes, as their summaries list them.
+//! NILFS2 of Linux 6.1, default options: blocks of the logs that an operation writes, as their summaries list
+//! them.
 //!
 //! ```text
 //!   summary | directory, data, nodes | ifile | cpfile | sufile | DAT | super root
@@ -16,7 +17,8 @@ use granary_vfs::{OpenFlags, Posix, Process};
 const FLUSH: (u64, u64) = (1, 0);
 const NOTHING: (u64, u64) = (0, 0);
 
-/// As the measured one: two directories with some files in different blocks of the ifile, and some dozens of checkpoints.
+/// As the measured one: two directories with some files in different blocks of the ifile, and some dozens of
+/// checkpoints.
 fn bench() -> Result<Bench> {
     let port = super::drive()?;
     granary_nilfs2::mkfs(&port, &MkfsOptions::default())?;

@@ -1,8 +1,8 @@
 //! Every statement of the paper's evaluation, and how our number for it follows from the runs.
 //!
-//! Rows are in the order of the paper's figures. A row that needs what is not there yet says so instead of a number. Words of the
-//! paper ("similar", "higher") are rows, too. `why` says what makes ours another, where an experiment has shown it; the table
-//! `granary reproduce bytefs --sensitivity` has the experiments.
+//! Rows are in the order of the paper's figures. A row that needs what is not there yet says so instead of a
+//! number. Words of the paper ("similar", "higher") are rows, too. `why` says what makes ours another, where
+//! an experiment has shown it; the table `granary reproduce bytefs --sensitivity` has the experiments.
 
 mod design;
 
@@ -83,7 +83,8 @@ fn data(r: &Record) -> f64 {
     [&r.host, &r.drain.host].iter().map(|h| h.data_written() + h.data_read()).sum::<u64>() as f64
 }
 
-/// Pages read and programmed, the drain's included: what stays in the drive's memory has to be programmed some day.
+/// Pages read and programmed, the drain's included: what stays in the drive's memory has to be programmed
+/// some day.
 fn flash(r: &Record) -> f64 {
     (r.flash.reads() + r.flash.programs() + r.drain.flash.reads() + r.drain.flash.programs()) as f64
 }

@@ -11,9 +11,9 @@ use granary_workload::{Workload, builtin};
 pub(super) const FIGURES: [&str; 13] =
     ["1", "6", "8", "9", "10", "11", "12", "13", "14", "recovery", "table2", "4.3", "4.6"];
 
-/// Flash read and program times in us of Figure 13, beside the main setting's 40/60; the last one over CXL (section 5.6: 175 ns a
-/// line). The paper prints the pairs as labels of its figure only; 3/80 is in its text, 25/200 is the stale constant of the
-/// artifact's NOVA (`timing_model.h`) with a read to match.
+/// Flash read and program times in us of Figure 13, beside the main setting's 40/60; the last one over CXL
+/// (section 5.6: 175 ns a line). The paper prints the pairs as labels of its figure only; 3/80 is in its
+/// text, 25/200 is the stale constant of the artifact's NOVA (`timing_model.h`) with a read to match.
 const FLASH: [(&str, &[&str]); 3] = [
     ("flash 3/80", &["nand.read_ns=3000", "nand.program_ns=80000"]),
     ("flash 25/200", &["nand.read_ns=25000", "nand.program_ns=200000"]),

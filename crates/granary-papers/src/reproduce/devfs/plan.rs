@@ -128,8 +128,8 @@ fn experiment(plan: &Plan<'_>, setting: &str, workload: &str, fs: &str) -> Resul
 }
 
 /// Processor time of Snappy for a file of so many KiB, in stores of Filebench's `hog` (370 ps). Measured by
-/// `scripts/host-costs/snappy.py` on an idle machine: 5.6, 13.9 and 45.5 us for 4, 16 and 64 KiB; scaled by 90/228 as the host's
-/// other costs (docs/HOST_COSTS.md).
+/// `scripts/host-costs/snappy.py` on an idle machine: 5.6, 13.9 and 45.5 us for 4, 16 and 64 KiB; scaled by
+/// 90/228 as the host's other costs (docs/HOST_COSTS.md).
 fn snappy_stores(kib: u64) -> u64 {
     let ns = match kib {
         4 => 5_600,
@@ -156,7 +156,8 @@ fn text_of(name: &str, scale: f64) -> String {
         "append" | "shared" => {
             appends(size.parse().expect("a number of processes"), what == "shared", part(256 << 10))
         }
-        // A million files, a hundred to a directory as in Filebench's createfiles.f; each is written with 16 KiB.
+        // A million files, a hundred to a directory as in Filebench's createfiles.f; each is written with 16
+        // KiB.
         "file" => {
             let n = part(1_000_000);
             let again = match size {
@@ -194,7 +195,8 @@ fn text_of(name: &str, scale: f64) -> String {
     }
 }
 
-/// `n` processes append 4 KiB at a time to ten files each, or all to the same ten, until each file would have grown by `kib`.
+/// `n` processes append 4 KiB at a time to ten files each, or all to the same ten, until each file would have
+/// grown by `kib`.
 fn appends(n: u32, shared: bool, kib: u64) -> String {
     let mut text = String::from("set mode quit alldone\n");
     let own = if shared { 1 } else { n };

@@ -1,4 +1,5 @@
-//! The job files of `granary-workload/workloads/orchfs`: each one runs, and those of the study's figures are the study's.
+//! The job files of `granary-workload/workloads/orchfs`: each one runs, and those of the study's figures are
+//! the study's.
 
 use super::plan::text_of;
 use granary_lab::experiment::{Experiment, Origin};

@@ -219,7 +219,8 @@ pub(super) fn text_of(name: &str, scale: f64) -> Option<String> {
     let total = ((10e9 * scale) as u64).max(16 << 20);
     let (what, size) = name.split_once('-').unwrap_or((name, ""));
     let file = format!("[global]\nioengine=psync\nfilename=f\nsize={total}\nfallocate=none\n");
-    // The released code's test opens with O_SYNC and keeps what it appended in memory; that is not measured by itself.
+    // The released code's test opens with O_SYNC and keeps what it appended in memory; that is not measured
+    // by itself.
     let kept = "sync=1\ninvalidate=0\n";
     let fill = format!(
         "[fill]\nrw=write\n{}",
@@ -237,8 +238,9 @@ pub(super) fn text_of(name: &str, scale: f64) -> Option<String> {
                 "{file}fsync=1\n[fill]\nrw=write\n{sizes}[over]\nstonewall\nrw=randwrite\nio_size={total}\ndirect=1\n{sizes}"
             )
         }
-        // The talk's is the peak of 30 s in memory that holds the file (slides: "peak read throughput", "sufficient memory"): what is
-        // read has been read before. As many bytes as the file has are enough for a mean.
+        // The talk's is the peak of 30 s in memory that holds the file (slides: "peak read throughput",
+        // "sufficient memory"): what is read has been read before. As many bytes as the file has are enough
+        // for a mean.
         "read" => {
             let sizes =
                 if size == "128k" { "bsrange=1-131072\nbs_unaligned\n".to_owned() } else { sizes(size) };

@@ -1,6 +1,8 @@
-//! Every statement of the PebbleSSD paper, and how our number for it follows from the runs and from the drive alone.
+//! Every statement of the PebbleSSD paper, and how our number for it follows from the runs and from the drive
+//! alone.
 //!
-//! Rows are in the order of the paper. Where its text and a caption disagree, both are rows. `why` says what makes ours another.
+//! Rows are in the order of the paper. Where its text and a caption disagree, both are rows. `why` says what
+//! makes ours another.
 
 use super::{CLEANED, SYNC};
 use crate::reproduce::study::{MAIN, Results};
@@ -54,7 +56,8 @@ fn less(new: f64, old: f64) -> Option<f64> {
     (old > 0.0).then(|| 100.0 * (1.0 - new / old))
 }
 
-/// Data and index blocks over data blocks, in the measured run and its drain: what a short run leaves behind is the run's, too.
+/// Data and index blocks over data blocks, in the measured run and its drain: what a short run leaves behind
+/// is the run's, too.
 fn amplification(r: &Record) -> Option<f64> {
     let of = |name: &str| {
         let written =
@@ -104,7 +107,8 @@ impl<'a> Rows<'a> {
         less(of(opt)?, of(fs)?)
     }
 
-    /// What the second of a pair saves, by workload. One that leaves nothing to clean says nothing of cleaning.
+    /// What the second of a pair saves, by workload. One that leaves nothing to clean says nothing of
+    /// cleaning.
     fn saved(&self, fs: &str, opt: &str, of: Saved<'a>) -> Vec<Option<f64>> {
         let idle = |w: &str| self.cleaned(w, fs).is_some_and(|c| c.host.written() == 0);
         CLEANED.iter().filter(|w| !idle(w)).map(|w| of(self, w, fs, opt)).collect()

@@ -8,15 +8,16 @@ use granary_lab::experiment::Experiment;
 use granary_units::Nanos;
 use granary_workload::Workload;
 
-/// F2FS of Linux 3.16 (section 6.1), which wrote always out of place and had no checkpoint by age: 1,000,000,000 s.
+/// F2FS of Linux 3.16 (section 6.1), which wrote always out of place and had no checkpoint by age:
+/// 1,000,000,000 s.
 const F2FS_3_16: [&str; 2] = ["f2fs.in_place=never", "f2fs.checkpoint_interval=1000000000000000000"];
 /// The paper's fsync writes no node, so times of a file wait for the next checkpoint.
 const LAZY_TIMES: &str = "f2fs.lazy_times=true";
 /// `nilfs-clean -p 600` (section 6.3).
 const PROTECTION: Nanos = Nanos::from_secs(600);
 
-/// A drive of 1.9 GB with the testbed's over-provisioning (16 dies of 240 blocks), which a run of seconds fills. A choice: how full it is
-/// decides what gc finds (docs/BENCHMARKS.md has three sizes).
+/// A drive of 1.9 GB with the testbed's over-provisioning (16 dies of 240 blocks), which a run of seconds
+/// fills. A choice: how full it is decides what gc finds (docs/BENCHMARKS.md has three sizes).
 const SMALL: [&str; 3] = [
     "drive.flash.geometry.channels=4",
     "drive.flash.geometry.ways=4",
@@ -91,7 +92,8 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
     Ok((workload, None))
 }
 
-/// Four files of 192 MiB, each of which a thread overwrites by two thirds, 16 KiB at a time anywhere: half of every segment is dead then.
+/// Four files of 192 MiB, each of which a thread overwrites by two thirds, 16 KiB at a time anywhere: half of
+/// every segment is dead then.
 fn overwrites() -> String {
     let thread = |n: u32| {
         format!(
@@ -104,9 +106,10 @@ fn overwrites() -> String {
     format!("set mode quit alldone\n{}create files\nrun\n", (0..4).map(thread).collect::<String>())
 }
 
-/// Four threads, each with a file of its own, which it writes synchronously from one end to the other (section 6.4). The paper says
-/// neither how much a write has nor how large the files are; 32 MiB are twice the drive's write buffer. They begin
-/// with 64 KiB: what F2FS has in the inode itself would be written otherwise.
+/// Four threads, each with a file of its own, which it writes synchronously from one end to the other
+/// (section 6.4). The paper says neither how much a write has nor how large the files are; 32 MiB are twice
+/// the drive's write buffer. They begin with 64 KiB: what F2FS has in the inode itself would be written
+/// otherwise.
 fn synchronous(kib: &str) -> String {
     let thread = |n: u32| {
         format!(

@@ -173,7 +173,8 @@ impl Rows<'_> {
         self.add(f, "NVDIMM-N", "DRAM, GB", Number(32.0), None, PARTS);
     }
 
-    /// The figure's bars are pictures: what is held against ours are the talk's statements of entries and of searches.
+    /// The figure's bars are pictures: what is held against ours are the talk's statements of entries and of
+    /// searches.
     fn mapping(&mut self) {
         let f = "mapping";
         // A few files fit into the tables that were there before.
@@ -233,7 +234,8 @@ impl Rows<'_> {
         }
     }
 
-    /// A file server of which some threads have direct I/O: operations per second with SPFS over without, and who takes the bytes.
+    /// A file server of which some threads have direct I/O: operations per second with SPFS over without, and
+    /// who takes the bytes.
     fn stacking(&mut self) {
         let f = "stacking";
         for (on, w, paper) in

@@ -105,7 +105,8 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
         .collect()
 }
 
-/// A generator of a trace on the machine with little memory, which shrinks with the files: persistent memory and page cache.
+/// A generator of a trace on the machine with little memory, which shrinks with the files: persistent memory
+/// and page cache.
 fn small(plan: &Plan<'_>, workload: &str, fs: &str) -> Result<Experiment, LabError> {
     let plan = Plan { testbed: "spfs-nvdimm", ..*plan };
     let whole = plan.whole()?;
@@ -124,8 +125,9 @@ fn experiment(plan: &Plan<'_>, workload: &str, fs: &str) -> Result<Experiment, L
     plan.experiment(parsed, fs, plan.set.to_vec(), None)
 }
 
-/// The job file of one of NVLog's micro tests (its artifact: a hot file of 4 GB, 2 GB of 4 KB accesses, an fsync after so many of ten
-/// writes; 2 GB of appends, each synced; synchronous random accesses of several threads).
+/// The job file of one of NVLog's micro tests (its artifact: a hot file of 4 GB, 2 GB of 4 KB accesses, an
+/// fsync after so many of ten writes; 2 GB of appends, each synced; synchronous random accesses of several
+/// threads).
 fn nvlog(name: &str, scale: f64) -> String {
     let (what, of) = name.trim_start_matches("nvlog-").split_once('-').unwrap_or((name, ""));
     let part = |bytes: f64| ((bytes * scale) as u64).max(4 << 20) / 4096 * 4096;
@@ -156,7 +158,8 @@ fn nvlog(name: &str, scale: f64) -> String {
     }
 }
 
-/// The text of a workload at a scale: of bytes and operations. The slides name none of their microbenchmarks: these are ours.
+/// The text of a workload at a scale: of bytes and operations. The slides name none of their microbenchmarks:
+/// these are ours.
 fn text_of(name: &str, scale: f64) -> String {
     let part = |n: u64| ((n as f64 * scale) as u64).max(100);
     let (what, size) = name.split_once('-').unwrap_or((name, ""));
@@ -181,9 +184,10 @@ fn text_of(name: &str, scale: f64) -> String {
     )
 }
 
-/// Filebench's fileserver with 12 threads, of which `direct` open their files with O_DIRECT and O_SYNC (slides: "mix of buffered and
-/// direct I/O"; they do not say how many threads have which). Each kind has files of its own, as many as its threads have a share.
-/// Sizes are the means of the authors of ByteFS (`workloads/fileserver.f`), all the same: direct I/O takes whole blocks only.
+/// Filebench's fileserver with 12 threads, of which `direct` open their files with O_DIRECT and O_SYNC
+/// (slides: "mix of buffered and direct I/O"; they do not say how many threads have which). Each kind has
+/// files of its own, as many as its threads have a share. Sizes are the means of the authors of ByteFS
+/// (`workloads/fileserver.f`), all the same: direct I/O takes whole blocks only.
 fn file_server(direct: u32, scale: f64) -> String {
     const THREADS: u32 = 12;
     let kind = |name: &str, threads: u32, flags: &str| {
@@ -204,7 +208,8 @@ fn file_server(direct: u32, scale: f64) -> String {
     };
     let (buffered, direct) =
         (kind("buffered", THREADS - direct, ""), kind("direct", direct, ",directio,dsync"));
-    // Buffered threads are a hundred times as fast as direct ones, so that a number of operations would be theirs alone: a second.
+    // Buffered threads are a hundred times as fast as direct ones, so that a number of operations would be
+    // theirs alone: a second.
     format!("{buffered}{direct}create files\nrun 1\n")
 }
 

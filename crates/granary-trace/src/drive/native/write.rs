@@ -188,7 +188,8 @@ impl<W: Write> Writer<W> {
         self.out.write_all(bytes)
     }
 
-    /// Begins an operation: to be completed by [`Writer::finish_op`] when it is known whether the drive took it.
+    /// Begins an operation: to be completed by [`Writer::finish_op`] when it is known whether the drive took
+    /// it.
     pub fn begin_op(&mut self, at: Nanos, op: &OpRef<'_>) {
         let mut e = Encoder(std::mem::take(&mut self.scratch));
         e.0.clear();

@@ -1,8 +1,10 @@
 //! [`Mapping`]: which slots of the page cache hold the pages of one file.
 //!
 //! ```text
-//!   Few    [(page, slot), ...]                     sorted; up to 32 pages: 8 bytes per page, the first 8 pages within the mapping
-//!   Many   page / 64 -> { 64 slots, dirty bits }   ordered; a file's dirty pages are found without its clean ones
+//!   Few    [(page, slot), ...]                     sorted; up to 32 pages: 8 bytes per page, the first 8
+//!                                                  pages within the mapping
+//!   Many   page / 64 -> { 64 slots, dirty bits }   ordered; a file's dirty pages are found without its clean
+//!                                                  ones
 //! ```
 
 use granary_fs::Ino;
@@ -15,7 +17,8 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Pages that a sorted list holds; at 33 the tree's 300 bytes per 64 pages are the smaller.
 const FEW: usize = 32;
 
-/// Of so many pages a file's list lies within its mapping: what fills two lines of the processor's cache with the rest.
+/// Of so many pages a file's list lies within its mapping: what fills two lines of the processor's cache with
+/// the rest.
 const WITHIN: usize = 8;
 
 /// The pages of one file, and its place in the queue of dirty files.

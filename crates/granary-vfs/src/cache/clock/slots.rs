@@ -149,8 +149,8 @@ impl Slots {
         &s.page
     }
 
-    /// Enters a page that is not there, clean or being filled. Evicts one where the cache is full; where all are in
-    /// use it grows beyond its size for a while.
+    /// Enters a page that is not there, clean or being filled. Evicts one where the cache is full; where all
+    /// are in use it grows beyond its size for a while.
     pub(super) fn insert(&mut self, id: u32, index: u32, page: Page, state: State) -> u32 {
         while self.used() >= self.capacity && self.evict() {}
         let flags = if state == State::Filling { LIVE | FILLING } else { LIVE };
@@ -274,7 +274,8 @@ impl Slots {
         self.duplicates.len() as u64
     }
 
-    /// Some lines are no longer dirty; the page stays counted while it is in write-back. Returns those that were.
+    /// Some lines are no longer dirty; the page stays counted while it is in write-back. Returns those that
+    /// were.
     fn clean(&mut self, slot: u32, mask: u64) -> u64 {
         let s = &mut self.slots[slot as usize];
         let taken = s.lines & mask;
@@ -297,13 +298,14 @@ impl Slots {
         taken
     }
 
-    /// Takes a page's dirty lines, as far as `mask` says, into write-back. Returns those that must be written, and
-    /// whether a comparison told; `None`: none is dirty.
+    /// Takes a page's dirty lines, as far as `mask` says, into write-back. Returns those that must be
+    /// written, and whether a comparison told; `None`: none is dirty.
     pub(super) fn begin_write(&mut self, slot: u32, mask: u64) -> Option<(u64, bool)> {
         if self.slots[slot as usize].lines & mask == 0 {
             return None;
         }
-        // Lines that stay dirty are told from here on: what is taken now is no longer as the duplicate has it.
+        // Lines that stay dirty are told from here on: what is taken now is no longer as the duplicate has
+        // it.
         let duplicate = if self.duplicates.is_empty() { None } else { self.duplicates.remove(&slot) };
         let s = &mut self.slots[slot as usize];
         let changed = duplicate.as_ref().map_or(u64::MAX, |d| d.told | changed_lines(&d.page, &s.page));
@@ -401,8 +403,8 @@ impl Slots {
     }
 
     pub(super) fn dirty_inodes(&self) -> Vec<Ino> {
-        // Not the queue: a flusher may be at work on a file that is dirty again. Who syncs waits for what others are
-        // writing, too.
+        // Not the queue: a flusher may be at work on a file that is dirty again. Who syncs waits for what
+        // others are writing, too.
         let busy = |m: &&Mapping| m.dirty > 0 || m.writing > 0;
         let mut all: Vec<_> = self.mappings.iter().flatten().filter(busy).map(|m| (m.since, m.ino)).collect();
         all.sort();

@@ -204,7 +204,8 @@ fn opennext_opens_a_file_per_slot_once_and_each_thread_starts_at_the_first() {
             .map(|l| l.split(' ').nth(2).expect("path"))
             .collect();
         assert_eq!(opens.len(), 4, "each slot once: {opens:?}");
-        // The first thread finds nothing busy. The second, in step with it, passes over what the first is opening.
+        // The first thread finds nothing busy. The second, in step with it, passes over what the first is
+        // opening.
         assert!(thread.ends_with("t-2") || opens.is_sorted_by(|a, b| a < b), "{opens:?}");
     }
 }
@@ -253,7 +254,8 @@ fn asynchronous_writes_overlap_and_aiowait_waits_for_half() {
     assert_eq!(count(&outcome, "a"), 32, "16 opens and 16 writes");
     let done = fs.state().log.iter().filter(|l| l.contains("/aio-") && l.contains(" write ")).count();
     assert!(done >= 8, "{done} writes when the run ended");
-    // Opens take 10 us each and the writes go on meanwhile; one after the other they would take 16 * 20 us more.
+    // Opens take 10 us each and the writes go on meanwhile; one after the other they would take 16 * 20 us
+    // more.
     assert!(outcome.elapsed < Nanos::from_micros(16 * 10 + 40), "{}", outcome.elapsed);
 }
 

@@ -95,7 +95,8 @@ fn what_another_job_has_overwritten_is_found() {
     assert_eq!(error, "job `c`: /f has not what was written there at byte 0");
 }
 
-/// fio reads nothing again with `do_verify=0`; else what it reads is told apart, and is none of the job's time.
+/// fio reads nothing again with `do_verify=0`; else what it reads is told apart, and is none of the job's
+/// time.
 #[test]
 fn a_verification_has_a_row_of_its_own_and_no_part_in_the_rate() {
     let job = |more: &str| format!("[a]\nrw=randwrite\nbs=4k\nsize=400k\n{more}");

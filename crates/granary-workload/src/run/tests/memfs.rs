@@ -1,7 +1,7 @@
 //! A small file system in memory with whole files as bytes: what the runner's effects are checked on.
 //!
-//! It has exactly the calls that the runner makes, takes a fixed virtual time per call, writes a log of calls, and can
-//! fail the n-th call of a name.
+//! It has exactly the calls that the runner makes, takes a fixed virtual time per call, writes a log of
+//! calls, and can fail the n-th call of a name.
 
 use granary_fs::{Attr, Cred, FileKind, FsError, Ino, RenameFlags, Result, StatFs, Time};
 use granary_sim::sleep;

@@ -142,7 +142,8 @@ fn threads_that_wake_each_other_run_to_their_end() {
     assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
 }
 
-/// A thread that goes on for ever, and can wake nobody and end nothing, does not hide that the others wait for ever.
+/// A thread that goes on for ever, and can wake nobody and end nothing, does not hide that the others wait
+/// for ever.
 #[test]
 fn a_thread_that_can_change_nothing_is_no_hope() {
     let waits = thread("a", &format!("flowop block name=x\n{}", ends(10)));

@@ -1,10 +1,11 @@
-//! Flowops that create, open, close, delete, stat and sync files, and those that make, remove and list directories.
+//! Flowops that create, open, close, delete, stat and sync files, and those that make, remove and list
+//! directories.
 //!
-//! A slot has a file open, or remembers the one that it had open last: `deletefile` with an `fd` deletes that one,
-//! and `writewholefile` takes its length from it.
+//! A slot has a file open, or remembers the one that it had open last: `deletefile` with an `fd` deletes that
+//! one, and `writewholefile` takes its length from it.
 //!
-//! Tolerated, because Filebench ignores the result: ENOENT of unlink, stat and rmdir, EEXIST of mkdir (a tree that
-//! was kept can differ from what is known of it).
+//! Tolerated, because Filebench ignores the result: ENOENT of unlink, stat and rmdir, EEXIST of mkdir (a tree
+//! that was kept can differ from what is known of it).
 
 use super::{Exit, Node, Step, Worker};
 use crate::run::aio::Write as AioRequest;
@@ -15,7 +16,8 @@ use granary_fs::FsError;
 use granary_sim::now;
 use granary_vfs::{OpenFlags, Posix};
 
-/// Entries per `readdir`: glibc's 32 KiB buffer holds this many of Filebench's eight-digit names (32 bytes each).
+/// Entries per `readdir`: glibc's 32 KiB buffer holds this many of Filebench's eight-digit names (32 bytes
+/// each).
 const DIRENTS: usize = 1024;
 /// What Filebench adds to the length of each name: `sizeof (struct dirent) - 1` of glibc.
 const DIRENT_BYTES: u64 = 279;

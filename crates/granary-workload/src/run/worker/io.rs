@@ -1,8 +1,8 @@
 //! Flowops that move data.
 //!
-//! Sizes are drawn for each execution. A random offset is a multiple of the I/O size below `working set - I/O size`
-//! (so the last block of the file is never chosen, as in Filebench); the working set is the size that the file was
-//! given, whatever its size is now.
+//! Sizes are drawn for each execution. A random offset is a multiple of the I/O size below `working set - I/O
+//! size` (so the last block of the file is never chosen, as in Filebench); the working set is the size that
+//! the file was given, whatever its size is now.
 //!
 //! Data written to a file repeats its word ([`crate::run::content_word`]); data read is discarded.
 
@@ -172,7 +172,8 @@ impl<P: Posix + Send + 'static> Worker<P> {
     pub(super) fn append(&mut self, node: &Node, file: &FileRef, io: &Io, random: bool) -> Step {
         let mut size = self.draws.int(io.size);
         if random {
-            // Filebench draws from 0 up to, not including, iosize - 1; drawing 0 is an operation that does nothing.
+            // Filebench draws from 0 up to, not including, iosize - 1; drawing 0 is an operation that does
+            // nothing.
             size = if size > 1 { self.stream.below(size - 1) } else { 0 };
             if size == 0 {
                 self.done(node, now(), 0);

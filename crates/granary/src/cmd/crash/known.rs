@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   fs <tab> load <tab> run:place                               fails still: stays       passes now: goes
-//!   fs <tab> load <tab> run:place <tab> no longer has a place   stays, and is tried again: the place may come back
+//!   fs <tab> load <tab> run:place <tab> no longer has a place   stays, and is tried again: the place may
+//!                                                               come back
 //! ```
 
 use super::{CrashArgs, explorer, names, shortened};

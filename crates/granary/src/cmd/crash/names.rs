@@ -32,8 +32,8 @@ fn all_names() -> Vec<String> {
     all
 }
 
-/// A file system that is named without devices is explored on its usual ones and, where it runs on an SSD, with
-/// a cache that is lost: a FLUSH that is left out shows there alone.
+/// A file system that is named without devices is explored on its usual ones and, where it runs on an SSD,
+/// with a cache that is lost: a FLUSH that is left out shows there alone.
 pub(super) fn explored(asked: &[String]) -> Result<Vec<Arc<dyn Target>>, Failure> {
     let all = all_names();
     let mut chosen: Vec<String> = Vec::new();

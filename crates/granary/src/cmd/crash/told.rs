@@ -19,7 +19,8 @@ pub(super) struct Told<'a> {
     story: Vec<String>,
     /// The fewest calls, or why they are not known; `None`: nobody looked.
     minimal: Option<Result<Minimal, String>>,
-    /// The fewest things that the devices lose with these calls; `None`: nobody looked, or nothing can be lost.
+    /// The fewest things that the devices lose with these calls; `None`: nobody looked, or nothing can be
+    /// lost.
     lost: Option<Lost>,
 }
 

@@ -1,6 +1,7 @@
 //! [`Directory`]: which directory the image of a mount is in, told by the process that serves it.
 //!
-//! The path that was mounted says nothing for sure: the directory may have been renamed since, and another image may be there.
+//! The path that was mounted says nothing for sure: the directory may have been renamed since, and another
+//! image may be there.
 
 use granary_image::Image;
 use rustix::fs::{Mode, OFlags, fstat, open};
@@ -36,8 +37,8 @@ impl Directory {
         Some(Directory { device, inode, fd: dir.as_raw_fd() })
     }
 
-    /// Opens it: where it was when it was mounted, or else through `process`, which serves it. `None` where it is neither there nor
-    /// is that process one that lets us look.
+    /// Opens it: where it was when it was mounted, or else through `process`, which serves it. `None` where
+    /// it is neither there nor is that process one that lets us look.
     pub fn open(&self, process: u32, source: &Path) -> Option<OwnedFd> {
         let through = format!("/proc/{process}/fd/{}", self.fd);
         let dirs = [source, Path::new(&through)].into_iter().filter_map(|path| open_dir(path).ok());

@@ -1,6 +1,8 @@
-//! [`Stats`]: what a mount answers with when it is asked for its counters, and what `granary stat` understands.
+//! [`Stats`]: what a mount answers with when it is asked for its counters, and what `granary stat`
+//! understands.
 //!
-//! The shape follows docs/RESULTS.md: `host`, `flash`, `firmware`, `app`, `amplification` are those of a result record.
+//! The shape follows docs/RESULTS.md: `host`, `flash`, `firmware`, `app`, `amplification` are those of a
+//! result record.
 
 use super::directory::Directory;
 use crate::cli::mount::Survives;

@@ -68,8 +68,8 @@ impl Place {
     }
 }
 
-/// Unmounts by umount(8). A child that another test has just forked has our files open until it executes its program: then the
-/// mount is busy for a moment.
+/// Unmounts by umount(8). A child that another test has just forked has our files open until it executes its
+/// program: then the mount is busy for a moment.
 #[allow(clippy::disallowed_methods)] // other processes live on the wall clock
 pub fn umount8(what: impl AsRef<std::ffi::OsStr>) {
     let what = what.as_ref();

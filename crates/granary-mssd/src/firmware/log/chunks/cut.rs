@@ -3,11 +3,12 @@
 //! ```text
 //!   current   | a a a a |   | b b |          | a | N N N N N | b |
 //!                 | N N N N N |       -->
-//!   older     those below N's lines are asked whether they are needed, with what N displaced; the others stay as they are
+//!   older     those below N's lines are asked whether they are needed, with what N displaced; the others
+//!             stay as they are
 //! ```
 //!
-//! A page can have a hundred versions of its lines, of which a new chunk concerns two or three: all others are copied as they lie,
-//! as words, into a record of the size that they need.
+//! A page can have a hundred versions of its lines, of which a new chunk concerns two or three: all others
+//! are copied as they lie, as words, into a record of the size that they need.
 
 use super::{Chunks, EntryRef, HEADER, Piece, lines_upto, piece_of, range_word};
 use crate::firmware::log::index::{LineVersions, needed};
@@ -23,8 +24,8 @@ pub struct Scratch {
 }
 
 impl Chunks {
-    /// Makes the record `head`, one with masks, anew with `piece` in it, which lies over chunks of it. Returns the record and
-    /// by how much its lines changed.
+    /// Makes the record `head`, one with masks, anew with `piece` in it, which lies over chunks of it.
+    /// Returns the record and by how much its lines changed.
     pub(super) fn cut(
         &mut self,
         head: u32,

@@ -6,8 +6,8 @@ use crate::firmware::log::index::LineVersions;
 use crate::firmware::log::lean::{LEAN, Lean};
 
 impl Chunks {
-    /// Adds the newest version of some lines to a record ([`NIL`]: to a new one); older versions that can no longer be
-    /// needed leave. Returns the record and by how much its lines changed.
+    /// Adds the newest version of some lines to a record ([`NIL`]: to a new one); older versions that can no
+    /// longer be needed leave. Returns the record and by how much its lines changed.
     pub fn insert(
         &mut self,
         head: u32,
@@ -93,7 +93,8 @@ impl Chunks {
         head
     }
 
-    /// A new version of exactly one current chunk, in place where that is simple: returns the change in lines.
+    /// A new version of exactly one current chunk, in place where that is simple: returns the change in
+    /// lines.
     pub(super) fn replace(
         &mut self,
         head: u32,
@@ -135,8 +136,8 @@ impl Chunks {
         Some(change)
     }
 
-    /// Takes the older versions of exactly these lines out of the list at `below`; returns how many. `None` where one
-    /// has some of the lines and others.
+    /// Takes the older versions of exactly these lines out of the list at `below`; returns how many. `None`
+    /// where one has some of the lines and others.
     pub(super) fn drop_older(&mut self, below: usize, count: usize, lines: u64) -> Option<usize> {
         // As a rule at most one is concerned: nothing before it moves.
         let mut first = None;
@@ -196,7 +197,8 @@ impl Chunks {
 
     /// A record with its header, for so many chunks and older versions.
     pub(super) fn begin(&mut self, cover: u64, starts: u64, chunks: usize, older: usize) -> u32 {
-        // Where there are older versions there will be more: without room for them every insertion would make it anew.
+        // Where there are older versions there will be more: without room for them every insertion would make
+        // it anew.
         let class = class_for(chunks + 2 * older + older / 2 * 2);
         let head = self.allocate(class);
         self.set_mask(head as usize, cover);

@@ -1,6 +1,7 @@
 //! [`Piece`]: lines of one page in one entry of the log.
 
-/// Names an entry of either half of the log: region in bit 31, *native* (not migrated) in bit 30, number below.
+/// Names an entry of either half of the log: region in bit 31, *native* (not migrated) in bit 30, number
+/// below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryRef(pub u32);
 

@@ -112,7 +112,8 @@ impl<'a> Bench<'a> {
         let note = tape.note_at(cut);
         let mut wrong = self.wrong(tape, note, number);
         if !wrong.is_empty() {
-            // Once more: whoever had the device open meanwhile may have kept blocks of another state in memory.
+            // Once more: whoever had the device open meanwhile may have kept blocks of another state in
+            // memory.
             self.image
                 .become_state(&tape.base, &state.overlay)
                 .map_err(|e| format!("writing a state: {e}"))?;
@@ -156,7 +157,8 @@ impl<'a> Bench<'a> {
         wrong
     }
 
-    /// Puts the image, as the power failure left it, into the directory of images that are kept, if there is one.
+    /// Puts the image, as the power failure left it, into the directory of images that are kept, if there is
+    /// one.
     fn keep_image(
         &mut self,
         tape: &Recording,
