@@ -8,6 +8,7 @@ mod crash_kernel;
 mod export;
 mod fio_counts;
 mod grow;
+mod guide;
 mod header;
 mod image;
 mod inputs;
