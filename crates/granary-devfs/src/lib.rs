@@ -115,7 +115,7 @@ pub fn mount_inside(
 }
 
 impl DevFs {
-    /// What mount had to recover.
+    /// The recovery that mount had to do.
     pub fn recovery(&self) -> Recovery {
         self.inner.recovery()
     }
@@ -125,12 +125,12 @@ impl DevFs {
         self.objects.lock().stats()
     }
 
-    /// What the redo log did since mount.
+    /// Counters of the redo log since mount.
     pub fn log_stats(&self) -> granary_pm::RedoStats {
         self.inner.redo().unwrap_or_default()
     }
 
-    /// What the ledger says beside what the objects add up to: equal.
+    /// The ledger's total and the sum over the objects: they are equal.
     pub fn recount(&self) -> (u64, u64) {
         self.objects.lock().recount()
     }
