@@ -41,7 +41,7 @@ pub enum Standing {
     Gone,
 }
 
-/// Kinds of times that only memory knows.
+/// Times that only memory knows, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dirty {
     /// Modification or change time.

@@ -1,4 +1,5 @@
-//! [`Space`]: free blocks, with the promised ones, and those that are freed but not yet safe to use again.
+//! [`Space`]: free blocks, the promised ones among them, and blocks that are freed but not yet safe to use
+//! again.
 //!
 //! ```text
 //!   all data blocks = taken (files, directories) + withheld + free

@@ -1,12 +1,10 @@
 //! [`Geometry`]: where each area lies, computed by mkfs and by every growth, and kept in the superblock.
 //!
 //! ```text
-//!   0          1         2..                                              data ..             blocks - 1
-//!   | superblock | orphans | inode bitmap | block bitmap | inode table | journal | data ...  | copy |
-//!   | inode bitmap | block bitmap | inode table | data ...                                   | copy |
-//!     segment 1
-//!   | ...
-//!     segment 2
+//!   0            1         2..                                                   data   blocks - 1
+//!   | superblock | orphans | inode bitmap | block bitmap | inode table | journal | data | copy |
+//!   | inode bitmap | block bitmap | inode table | data ...                              | copy |   segment 1
+//!   | ...                                                                                          segment 2
 //! ```
 //!
 //! A growth appends a *segment*. Bitmaps and the inode table go on in it, counted in whole blocks of them:

@@ -2,11 +2,11 @@
 //! written anew.
 //!
 //! ```text
-//!   bitmap, orphan table   made anew from what is reached     inode table   its inodes are lost, names of
-//!                                                                           them removed
-//!   directory              names in it are lost, see `strays` extents       what they named is lost
-//!   attributes             lost                               journal       zeros: no record, no group
-//!   content of a file      stays: reading it is an error,     nobody's      zeros
+//!   bitmap, orphan table   made anew from what is reached      inode table   its inodes are lost, names of
+//!                                                                            them removed
+//!   directory              names in it are lost, see `strays`  extents       what they named is lost
+//!   attributes             lost                                journal       zeros: no record, no group
+//!   content of a file      stays: reading it is an error,      nobody's      zeros
 //!                          which zeros would hide
 //! ```
 //!
