@@ -137,7 +137,7 @@ impl Nova {
         Ok(())
     }
 
-    /// What `page` holds outside `pos..end`, where it is written in part; beyond the old end zeros.
+    /// Content of `page` outside `pos..end`, where it is written in part; zeros past the old end.
     fn edges(&self, st: &NodeState, page: u64, pos: u64, end: u64, old_size: u64) -> Result<Page> {
         let start = page * BLOCK;
         let used = old_size.saturating_sub(start).min(BLOCK);

@@ -165,7 +165,7 @@ impl DirIndex {
     }
 }
 
-/// What depends on the kind.
+/// State that depends on the kind.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// Files, and symbolic links (their target is their content).
