@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   value:  version 4 B (2) | entries: tag 2 B, permissions 2 B, user or group 4 B
-//!   order:  owner | users ... | owning group | groups ... | mask | others        a mask where there are users or groups
+//!   order:  owner | users ... | owning group | groups ... | mask | others
+//!                                                           a mask where there are users or groups
 //!   mode:   rwx of owner, of the mask (of the owning group where there is none), of others
 //! ```
 //!

@@ -60,7 +60,7 @@ impl Process {
         Process { vfs, caller, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
     }
 
-    /// Who makes its calls.
+    /// The caller of its system calls.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }

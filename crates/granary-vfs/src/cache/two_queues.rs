@@ -1,7 +1,8 @@
 //! [`TwoQueues`]: a plain page cache that evicts by 2Q (Johnson and Shasha, VLDB 1994).
 //!
 //! ```text
-//!   new page ──> recent (first in, first out; a quarter) ── evicted ──> remembered (numbers alone; as many as half)
+//!   new page ──> recent (first in, first out; a quarter) ── evicted ──> remembered (numbers alone;
+//!                                                                            |      as many as half)
 //!                                                                            | comes back
 //!   evicted <── frequent (least recently used) <─────────────────────────────┘
 //! ```

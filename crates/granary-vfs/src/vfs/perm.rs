@@ -1,4 +1,4 @@
-//! Who may do what: Linux's permission rules, and how a path is cut into components.
+//! Linux's permission rules, and the cutting of a path into components.
 //!
 //! The superuser (uid 0) stands for the capabilities DAC_OVERRIDE, FOWNER, CHOWN, FSETID and MKNOD. Access
 //! control lists, where there are any, decide instead (`acls`).
