@@ -66,7 +66,7 @@ pub struct DriveRecord {
     /// Traffic in the drive.
     #[serde(flatten)]
     pub moved: Moved,
-    /// Limits of the trust in the numbers.
+    /// Warnings that limit the trust in the numbers.
     pub warnings: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub struct ReplayRecord {
     /// Traffic in the drive.
     #[serde(flatten)]
     pub moved: Moved,
-    /// Limits of the trust in the numbers.
+    /// Warnings that limit the trust in the numbers.
     pub warnings: Vec<String>,
 }
 
