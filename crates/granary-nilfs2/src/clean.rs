@@ -209,7 +209,7 @@ impl Nilfs2 {
         Ok((Swept { segments, blocks_copied: copied, blocks_remapped: remapped }, gained))
     }
 
-    /// What is in memory agrees with nothing any more.
+    /// Marks the file system as broken: the state in memory is inconsistent from now on.
     fn give_up(&self, error: granary_fs::FsError) -> granary_fs::FsError {
         self.broken.lock().get_or_insert(error.clone());
         error
@@ -270,7 +270,7 @@ impl Nilfs2 {
                     break;
                 }
             }
-            // What the log itself takes has to come back.
+            // The cleaning must gain more blocks than the log itself takes.
             let likely = match want {
                 Want::Grow => u64::MAX,
                 Want::Free => fixed + victims.len() as u64 * size / 4,

@@ -136,7 +136,7 @@ impl Nilfs2 {
         }
     }
 
-    /// What follows when a log is on the drive.
+    /// Updates memory and superblock after a log is on the drive.
     pub(crate) fn end_log(&self, log: &Log) -> Result<()> {
         self.unflushed.store(true, Relaxed);
         {

@@ -1,4 +1,4 @@
-//! What others know of NILFS2.
+//! Registry entries of NILFS2 and its variants.
 
 use crate::fs::Nilfs2;
 use crate::options::{MkfsOptions, MountOptions};

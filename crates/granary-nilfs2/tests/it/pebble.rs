@@ -139,7 +139,7 @@ fn fsyncs_by_fs_write_wait_together() {
     assert!(eight < 6 * one, "20 fsyncs of one thread take {one} ns, of each of eight {eight} ns");
 }
 
-/// What such fsyncs promised is there after a power failure: content and size.
+/// Content and size that such fsyncs promised are there after a power failure.
 #[test]
 fn sizes_and_data_of_fs_writes_survive() {
     let before = |m: &Mounted| {
