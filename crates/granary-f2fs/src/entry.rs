@@ -1,4 +1,4 @@
-//! What others know of F2FS.
+//! Registry entries of F2FS and its variants.
 
 use crate::options::{InPlace, MkfsOptions, MountOptions};
 use granary_device::{Devices, Need};

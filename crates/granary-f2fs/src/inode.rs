@@ -19,7 +19,7 @@ impl F2fs {
         cpu(costs().inode_read);
         let (attr, x) = entry.with(|b| block::decode(b, ino))?;
         let node = Node::new(ino, attr, &x);
-        // What was settled before it left memory may be in no node with a mark.
+        // Changes that were settled before it left memory may be in no node with a mark.
         let late = entry.is_dirty() || self.nat.needs_inode_block(ino, false);
         let version = self.last.lock().version;
         let mut s = node.state.lock();

@@ -24,7 +24,7 @@ const KIND: usize = BLOCK_SIZE - 1;
 
 const _: () = assert!(COMPACT_FIRST >= 439);
 
-/// Who owns a block.
+/// Owner of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The node that points to the block, or that is the block.
