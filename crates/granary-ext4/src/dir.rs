@@ -11,7 +11,7 @@
 //! kept in memory.
 //!
 //! `readdir` goes in hash order, so that a position (the hash, 63 bits) stays valid while entries come and
-//! go; two names with the same 63 bits are one position (1 in 10^7 directories of a million names have such a
+//! go. Two names with the same 63 bits are one position (1 in 10^7 directories of a million names have such a
 //! pair).
 //!
 //! Not here: three-level indexes (`large_dir`), casefolding, inline directories.
