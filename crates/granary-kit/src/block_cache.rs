@@ -250,7 +250,7 @@ impl BlockCache {
         Ok(())
     }
 
-    /// A block just allocated: zeros, without reading the drive. Replaces whatever the cache held for it.
+    /// A block just allocated: zeros, without reading the drive. Replaces the cache's old content.
     pub fn fresh(&self, lpa: Lpa, what: Structure) -> Arc<Block> {
         let mut zeros = Page::ZERO;
         zeros.bytes_mut();

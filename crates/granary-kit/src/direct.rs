@@ -113,7 +113,7 @@ mod tests {
         (0..len).map(|i| (i * 7 + i / 4096) as u8).collect()
     }
 
-    /// A read takes the file's bytes, whatever its borders, in chunks of bounded length.
+    /// A read takes the file's bytes, at any borders, in chunks of bounded length.
     #[test]
     fn a_read_at_any_place_is_the_files_bytes() {
         let file = file(3 * CHUNK as usize * PAGE_SIZE);

@@ -61,7 +61,7 @@ impl Table {
         self.get(block.lpa.0).is_some_and(|b| Arc::ptr_eq(b, block))
     }
 
-    /// Puts a block in the place of whatever has its number.
+    /// Puts a block in the place of its number, and replaces one that was there.
     pub(super) fn insert(&mut self, block: &Arc<Block>) {
         let (leaf, at) = split(block.lpa.0);
         if leaf >= self.leaves.len() {
