@@ -22,7 +22,7 @@ pub struct Checkpoint {
 pub enum CheckpointCall {
     /// Nothing is changed.
     List,
-    /// One of what is now, or a snapshot.
+    /// Makes one of the present state, or a snapshot.
     Make {
         /// It is to be kept.
         snapshot: bool,

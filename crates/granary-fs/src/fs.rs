@@ -56,7 +56,7 @@ pub use pages::{DirtyPage, DirtyPages, WriteBackCause};
 pub use renaming::{Rename, RenameFlags};
 pub use space::{Space, Sweep, Swept};
 
-/// A file system on a drive: whatever has all five traits is one. See the module's rules.
+/// A file system on a drive: a type with all five traits. See the module's rules.
 pub trait FileSystem: Names + Data + Space + Attributes + Life {}
 
 impl<T: Names + Data + Space + Attributes + Life + ?Sized> FileSystem for T {}

@@ -1,4 +1,4 @@
-//! [`Options`]: a file system's options, in whatever form the caller has them.
+//! [`Options`]: a file system's options, in any form that the caller has them.
 //!
 //! ```text
 //!   testbed, image, crash case: a TOML table ──┐

@@ -1,4 +1,4 @@
-//! [`Repaired`]: what a repair of damaged media did.
+//! [`Repaired`]: report of a repair of damaged media.
 
 /// Report of a repair: mended and remaining damage, one sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Blocks: how a range of a file changes, and what a file system has left.
+//! Blocks: changes of a range of a file, and the space that a file system has left.
 
 /// Modes of [`Space::fallocate`](crate::Space::fallocate).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -88,7 +88,7 @@ impl Call<'_> {
         Call::kernel(Time(0))
     }
 
-    /// The kernel's own work, on the present core: write-back, and what no program asked for.
+    /// The kernel's own work, on the present core: write-back, and work that no program asked for.
     pub fn kernel(time: Time) -> Call<'static> {
         static ROOT: Cred = Cred::ROOT;
         Call { cred: &ROOT, time, processor: granary_sim::core(), process: 0, direct: false }

@@ -1,4 +1,4 @@
-//! A rename: what is asked for, and what a file system is told.
+//! A rename: the request, and the arguments for a file system.
 
 use crate::attr::FileKind;
 use crate::inode::Inode;
