@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(table.admit(&table.ring(4), 7, Check::Snapshot), Err(Refused::Nobody));
     }
 
-    /// Switches and doorbells in any order: whoever is admitted is who rang.
+    /// Switches and doorbells in any order: an admitted command is of the process that rang.
     #[test]
     fn in_any_order_of_switches_and_doorbells_the_sender_is_who_is_admitted() {
         let mut random = granary_sim::rng::Stream::new(5, "credentials");

@@ -120,7 +120,7 @@ impl DevFs {
         self.inner.recovery()
     }
 
-    /// The drive's memory by kind, and what moved to the host and back.
+    /// The drive's memory by kind, and the moves to the host and back.
     pub fn memory_stats(&self) -> MemoryStats {
         self.objects.lock().stats()
     }

@@ -122,7 +122,7 @@ impl Objects {
         self.stats
     }
 
-    /// The ledger's total, and what the objects add up to.
+    /// The ledger's total, and the sum over the objects.
     pub fn recount(&self) -> (u64, u64) {
         let of = |o: &Object| {
             let has = |yes: bool, kind: Kind| u64::from(yes) * kind.bytes();
@@ -180,7 +180,7 @@ impl Objects {
         Ok(Work { loads: u32::from(!new), ..Work::default() })
     }
 
-    /// It is to be changed or opened: what the host keeps of it comes back first.
+    /// It is to be changed or opened: its parts in the host come back first.
     pub fn bring_in(&mut self, ino: u64) -> Result<Work> {
         let Some(o) = self.all.get(&ino).copied() else { return Ok(Work::default()) };
         let mut work = Work::default();
