@@ -89,7 +89,7 @@ pub enum Room {
     },
     /// Behind what an entry needs itself.
     Behind {
-        /// Its address, what it needs, its length.
+        /// Its address, its needed bytes, its length.
         addr: u64,
         used: usize,
         len: usize,

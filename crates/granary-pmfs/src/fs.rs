@@ -1,4 +1,4 @@
-//! [`Pmfs`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`Pmfs`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::dentries::Dentries;
 use crate::hints::Hints;
