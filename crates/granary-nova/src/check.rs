@@ -98,7 +98,7 @@ impl Nova {
         Ok(bad.into_vec())
     }
 
-    /// Page tails against the entries in them; what lies beyond the end is zero.
+    /// Page tails against the entries in them; bytes beyond the end are zero.
     fn check_media(&self, r: &Replayed, ino: Ino, bad: &mut Findings) -> Result<()> {
         for (page, (entries, dead)) in r.state.pages.iter().zip(&r.counts) {
             if (page.entries, page.dead) != (*entries, *dead) {

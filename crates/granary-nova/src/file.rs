@@ -178,7 +178,7 @@ impl Nova {
         Ok(addrs)
     }
 
-    /// After the commit: the pages are the file's, what was there before is free.
+    /// After the commit: the new pages are the file's, the old ones are free.
     pub(crate) fn map_runs(
         &self,
         b: &mut Batch<'_>,

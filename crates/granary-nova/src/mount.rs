@@ -1,4 +1,4 @@
-//! mount: the superblock, the journals, then the lists of what is free.
+//! mount: the superblock, the journals, then the free lists.
 //!
 //! ```text
 //!   clean     saved lists: free runs; per CPU the first inode never used and the free ones below

@@ -55,7 +55,7 @@ struct Logged {
     old_to: Option<u64>,
     new_from: u64,
     new_to: u64,
-    /// Link changes of the inode and of what has the new name.
+    /// Link changes of the inode and of the inode that has the new name.
     links: Vec<u64>,
     changes: Vec<InPlace>,
 }
@@ -200,7 +200,7 @@ impl Nova {
         self.append(b, dir.st, &mut dir.p, dir.inode.ino(), (&e, Structure::Dentry, false))
     }
 
-    /// All tails and what changes in place, at once.
+    /// All tails and the changes in place, at once.
     fn commit_rename(
         &self,
         b: &mut Batch<'_>,
