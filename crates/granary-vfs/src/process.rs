@@ -79,7 +79,7 @@ impl Process {
         vfs.process_ended(number);
     }
 
-    /// The context of what it asks of the file system now.
+    /// The context of its calls to the file system now.
     fn call(&self) -> Call<'_> {
         self.vfs.call(&self.caller)
     }

@@ -213,7 +213,7 @@ impl Vfs {
         Call { cred, time, processor: core(), process: *process, direct: false }
     }
 
-    /// The context of what the kernel does for nobody in particular.
+    /// The context of the kernel's work for nobody in particular.
     pub(crate) fn kernel(&self) -> Call<'static> {
         Call::kernel(self.time())
     }

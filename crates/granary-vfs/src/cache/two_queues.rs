@@ -85,7 +85,7 @@ impl Inner {
         true
     }
 
-    /// Takes a page out, whatever it is in.
+    /// Takes a page out, in any state.
     fn remove(&mut self, key: Key) {
         self.clean(key, u64::MAX);
         let held = self.pages.remove(&key).expect("a page that is here");

@@ -1,4 +1,4 @@
-//! Letting go of what memory holds only for speed (`echo 3 > /proc/sys/vm/drop_caches`).
+//! Dropping of memory that is only for speed (`echo 3 > /proc/sys/vm/drop_caches`).
 
 use super::Vfs;
 use super::names::Leaving;

@@ -11,7 +11,7 @@
 //! can no longer be found and go when the clock hand (second chance, an approximation of LRU as in Linux)
 //! comes by.
 //!
-//! Invariant: what the table says is true while the directory's `rwsem` is held. It does *not* pin inodes.
+//! Invariant: the table's entries are true while the directory's `rwsem` is held. It does *not* pin inodes.
 
 use granary_fs::Ino;
 use granary_kit::{HashIndex, Vacant};

@@ -243,7 +243,7 @@ impl Vfs {
             let node = match leaving {
                 Leaving::Evict(node) => {
                     self.cache.drop_all(&node);
-                    // As in Linux nobody can be told: what is not freed now, fsck finds.
+                    // As in Linux nobody can be told: fsck finds space that is not freed now.
                     let _ = self.fs.evict(&self.kernel(), &node);
                     node
                 }

@@ -207,7 +207,7 @@ impl Slots {
         }
     }
 
-    /// Takes a page out, whatever it is in.
+    /// Takes a page out, in any state.
     pub(super) fn remove(&mut self, slot: u32) {
         self.clean(slot, u64::MAX);
         let s = &mut self.slots[slot as usize];
