@@ -1,4 +1,4 @@
-//! [`Nilfs2`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`Nilfs2`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::geometry::Geometry;
 use crate::layout::superblock::Superblock;

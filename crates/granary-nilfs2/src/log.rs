@@ -53,7 +53,7 @@ pub(crate) struct Log {
     pub blocks: Vec<(u64, Page, Structure)>,
     /// Blocks that REMAP moves: from, to.
     pub remaps: Vec<(u64, u64)>,
-    /// Where it begins: what a superblock names.
+    /// The place where it begins; a superblock names it.
     pub at: u64,
     pub seq: u64,
     pub serial: u64,

@@ -36,7 +36,7 @@ pub(crate) struct Chain {
     pub cursor: Cursor,
     /// Logs of data behind the root: blocks with their places.
     pub data: Vec<(u64, SummaryEntry)>,
-    /// Files that grew in them, and to what size.
+    /// Files that grew in them, and their new sizes.
     pub grown: Vec<(u64, u64)>,
     /// Times of files that they have data of: mtime, ctime.
     pub times: Vec<(u64, (i64, i64))>,
@@ -52,7 +52,7 @@ struct Whole {
     at: u64,
     root: Option<SuperRoot>,
     blocks: Vec<(u64, SummaryEntry)>,
-    /// The file that grew, and to what size.
+    /// The file that grew, and its new size.
     grown: Option<(u64, u64)>,
     times: Option<(u64, (i64, i64))>,
     /// Where it ended: segment, behind its last block, sequence number, segment after that.

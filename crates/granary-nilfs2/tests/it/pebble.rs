@@ -26,7 +26,7 @@ fn opt() -> Subject {
     Subject { mkfs, mount }
 }
 
-/// The same cleaning with and without REMAP: what it writes is a fraction, and every file is as it was.
+/// The same cleaning with and without REMAP: it writes a fraction, and every file is as it was.
 #[test]
 fn renaming_writes_a_fraction_of_what_copying_does() {
     let written = |remap_cleaning: bool, names: u32| {
