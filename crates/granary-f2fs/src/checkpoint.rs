@@ -323,7 +323,7 @@ impl F2fs {
         // already finds new places, which nobody moves now.
         self.last.lock().version += 1;
         if self.uses_bam() {
-            // It has all that BAM knows; and nothing of what it freed is used again before.
+            // It has all that BAM knows, and no block that it freed is used again before.
             self.port.require::<Bam>()?.reset()?;
         }
         let freed = self.segs.lock().committed();
@@ -384,7 +384,7 @@ impl F2fs {
     pub(crate) fn checkpoint_if_due(&self) {
         self.due.store(false, Relaxed);
         if self.checkpoint_is_due() {
-            // An error makes the file system read-only; whoever writes next learns it.
+            // An error makes the file system read-only; the next writer learns it.
             let _ = self.checkpoint(false);
         }
     }

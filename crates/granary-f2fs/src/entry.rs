@@ -87,7 +87,7 @@ pub const F2FS_PEBBLE: FsEntry = FsEntry {
     ..F2FS
 };
 
-/// With the options of the testbed and what a variant makes of them.
+/// With the options of the testbed as a variant changes them.
 fn mount_with(
     devices: &Devices,
     how: &Mount<'_>,

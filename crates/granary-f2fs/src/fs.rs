@@ -1,4 +1,4 @@
-//! [`F2fs`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`F2fs`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::cache::LogicalCache;
 use crate::flush::Flusher;

@@ -29,7 +29,7 @@ impl F2fs {
         Ok(node)
     }
 
-    /// An inode leaves memory: its node gets the attributes, and what fsync has still to do is remembered.
+    /// An inode leaves memory: its node gets the attributes, and the remaining work of fsync is remembered.
     pub(crate) fn unload(&self, node: &Node) -> Result<()> {
         let _op = self.checkpoint_lock.read();
         self.settle_inode(node)?;

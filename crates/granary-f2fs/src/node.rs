@@ -1,4 +1,4 @@
-//! [`Node`]: what F2FS keeps with an inode in memory.
+//! [`Node`]: F2FS's state of an inode in memory.
 //!
 //! ```text
 //!   attr (vfs)      what stat shows

@@ -283,7 +283,7 @@ impl F2fs {
         Ok(())
     }
 
-    /// Enters the name of a new inode; whoever has it goes.
+    /// Enters the name of a new inode; another inode of that name goes.
     fn enter(&self, plan: &Plan, found: &[Found], gone: &mut Vec<u32>) -> Result<bool> {
         let Some(n) = plan.copies.get(&0) else { return Ok(false) };
         let image = Box::new(found[*n].page.to_bytes());

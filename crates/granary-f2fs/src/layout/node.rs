@@ -54,7 +54,7 @@ pub const MAX_BLOCKS: u64 = INODE_ADDRS as u64
     + 2 * (NODE_ADDRS * NODE_ADDRS) as u64
     + (NODE_ADDRS * NODE_ADDRS * NODE_ADDRS) as u64;
 
-/// Largest file: what the node tree reaches, 4 TiB.
+/// Largest file: the reach of the node tree, 4 TiB.
 pub const MAX_FILE_SIZE: u64 = MAX_BLOCKS * 4096;
 
 /// Footer flag: written by an fsync.

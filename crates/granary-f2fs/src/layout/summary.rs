@@ -1,4 +1,4 @@
-//! Segment summaries: who owns each block of a segment, 7 B each, one block per segment.
+//! Segment summaries: owners of the blocks of a segment, 7 B each, one block per segment.
 //!
 //! ```text
 //!   summary block   512 x { node 4, version 1, place in the node 2 } = 3584 | zero 507 | zero 4 | log 1

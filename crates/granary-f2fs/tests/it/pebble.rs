@@ -1,4 +1,4 @@
-//! PebbleSSD's two changes: what they write, and what recovery takes over from BAM.
+//! PebbleSSD's two changes: their writes, and the entries that recovery takes over from BAM.
 
 use crate::common::{Mounted, Subject};
 use granary_device::{Drive, Structure};
