@@ -131,7 +131,7 @@ impl Ext4 {
         Ok(Some(hash))
     }
 
-    /// The place of `name`, and what looking for it costs the processor.
+    /// The place of `name`, and the processor's cost of the search.
     fn find(&self, node: &Node, name: &[u8]) -> Result<(Option<Place>, Nanos)> {
         let in_block = |block: Arc<Block>, from: usize| {
             let (found, passed) = block.with(|b| dirent::find(b, from, name))?;

@@ -152,7 +152,7 @@ impl Ext4 {
         })
     }
 
-    /// Waits for what is in flight; what was mapped as unwritten for it becomes written.
+    /// Waits for writes in flight; extents that were mapped as unwritten for them become written.
     pub(crate) fn land(&self, inode: &Inode, flight: Flight) -> Result<()> {
         self.port.wait(flight.ticket);
         for &(first, end) in &flight.unwritten {

@@ -1,4 +1,4 @@
-//! [`Ext4`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`Ext4`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::alloc::Groups;
 use crate::journal::{Journal, JournalStats};

@@ -50,7 +50,7 @@ impl Ext4 {
         Ok((own, other.string))
     }
 
-    /// An attribute block and what it says, read for inode `ino`.
+    /// An attribute block and its content, read for inode `ino`.
     fn xattr_block(&self, lba: u64, ino: u32) -> Result<(Arc<Block>, xattr::Shared)> {
         if lba >= self.groups.geo.blocks {
             return Err(corrupt(format!("extended attributes at {lba}, outside")));

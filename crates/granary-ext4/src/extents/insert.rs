@@ -28,7 +28,7 @@ impl Ext4 {
     /// not where one goes or is cut for a hole. It gives up, too, where the handle has no room. An error that
     /// comes before anything is changed does not matter: the tree is as good with its leaf.
     pub(super) fn fold(&self, h: &mut Handle<'_>, owner: Owner<'_>) {
-        /// Bitmap, descriptor, and what the caller still has to change.
+        /// Bitmap, descriptor, and the caller's further changes.
         const ROOM: u32 = 16;
         let only = owner.view(&At::Root, |b| {
             (node_bytes::depth(b) == 1 && node_bytes::count(b) == 1).then(|| node_bytes::entry(b, 0))

@@ -135,7 +135,7 @@ pub fn commit(tid: u32, blocks: u32, ns: u64) -> Page {
     page
 }
 
-/// Reads any journal block: its transaction and what it says.
+/// Reads any journal block: its transaction and its record.
 pub fn parse(b: &BlockBytes) -> Option<(u32, Record)> {
     if le32(b, 0) != MAGIC {
         return None;
