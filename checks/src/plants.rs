@@ -3,7 +3,7 @@
 //! ```text
 //!   tracked files ── copy ── all patches ── built once: target/plants/tree, target/plants/target
 //!   first without a bug, each target for some seconds: nothing may be found
-//!   then each bug: a process of its own, GRANARY_PLANT=NAME, until it is found or has used up its processor time
+//!   then each bug: a process of its own, GRANARY_PLANT=NAME, until it is found or out of processor time
 //! ```
 //!
 //! The list and the patches are in `crates/granary-crash/plants`. The tree itself has none of them.

@@ -25,7 +25,7 @@ pub use state::target_dir;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What is explored.
+/// Kinds of exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Power failures against the crash oracle.
@@ -49,7 +49,7 @@ pub enum Kind {
 /// Arguments of `soak`.
 #[derive(ClapArgs)]
 pub struct Args {
-    /// What to explore.
+    /// The kind of exploration.
     #[arg(long, value_enum, default_value = "power")]
     kind: Kind,
     /// File systems; all where left out.
@@ -80,7 +80,7 @@ trait Job: Sync {
     /// Explores the seeds; one text for each failure.
     fn explore(&self, seeds: Range<u64>) -> Vec<String>;
 
-    /// What was exercised so far, in one line.
+    /// The work so far, in one line.
     fn summary(&self) -> String;
 }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask guides`: follows the guides for authors word for word, in a clone of this tree.
 //!
 //! ```text
-//!   git clone . target/guides/tree ── all ```sh blocks of a guide, one after the other, in one shell that stops at the first error
+//!   git clone . target/guides/tree ── all ```sh blocks of a guide, one after the other,
+//!                                     in one shell that stops at the first error
 //! ```
 //!
 //! It builds the released program, so it takes as long as that.
@@ -21,7 +22,7 @@ const PLACE: &str = "target/guides";
 pub struct Args {
     /// Guides; docs/ADDING.md and docs/ADDING_A_DRIVE.md where left out
     guides: Vec<PathBuf>,
-    /// What is built goes here instead of into the clone, and stays for the next time
+    /// Builds go here instead of into the clone, and stay for the next time
     #[arg(long, value_name = "DIR")]
     target: Option<PathBuf>,
 }

@@ -46,7 +46,7 @@ pub struct Args {
     all: bool,
 }
 
-/// What was found in one kind of text.
+/// Findings in one kind of text.
 #[derive(Default)]
 struct Found {
     sentences: usize,

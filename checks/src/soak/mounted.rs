@@ -178,19 +178,19 @@ pub(super) fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?}: {}\n    {last}", out.status))
 }
 
-/// What a kind of soak does on mounted images.
+/// The work of a kind of soak on mounted images.
 pub(super) trait Work: Copy + Sync + 'static {
     /// `fsx` or `calls`.
     const KIND: &'static str;
-    /// What is counted.
+    /// The unit of the count.
     const UNIT: &'static str;
 
-    /// Whether what it needs is here.
+    /// Checks that everything it needs is here.
     fn ready(self) -> Result<(), String> {
         Ok(())
     }
 
-    /// One seed on a mount of `fs` that others were on before; adds what it did to `done`.
+    /// One seed on a mount of `fs` that others were on before; adds its count to `done`.
     fn seed(self, mounted: &Mounted, fs: &str, seed: u64, done: &AtomicU64) -> Result<(), String>;
 }
 

@@ -2,7 +2,8 @@
 //! system.
 //!
 //! ```text
-//!   seed ── calls of some tasks on a few names ── virtual world with lock jitter ── history ── a serial order of it?
+//!   seed ── calls of some tasks on a few names ── virtual world with lock jitter ── history
+//!        ── a serial order of it?
 //! ```
 //!
 //! A task has a file open, through the page cache or past it, and perhaps mapped.

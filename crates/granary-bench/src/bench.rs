@@ -42,7 +42,7 @@ const REPORT_EVERY: u64 = 1 << 14;
 /// Accesses between two looks at whether to stop.
 const STOP_EVERY: u64 = 1 << 10;
 
-/// What a bench measured.
+/// Results of a bench.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// By job.
@@ -51,7 +51,7 @@ pub struct Measured {
     pub parts: Vec<Part>,
     /// Length of the run.
     pub time: Nanos,
-    /// What the drive counted in the run.
+    /// Counters of the drive in the run.
     pub run: DriveCounters,
     /// In the drain after it.
     pub drain: DriveCounters,

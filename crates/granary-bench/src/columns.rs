@@ -14,7 +14,7 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
-/// What the tables are made for.
+/// Target of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Characters of a line.
@@ -24,7 +24,7 @@ pub struct View {
 }
 
 impl Default for View {
-    /// What is no terminal has the width of a wide one.
+    /// The width of a wide terminal, for output that is no terminal.
     fn default() -> View {
         View { width: 120, latencies: false }
     }

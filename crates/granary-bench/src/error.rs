@@ -14,7 +14,7 @@ pub enum BenchError {
     BadJob {
         /// Its name.
         job: String,
-        /// What is wrong and what would be right.
+        /// The mistake and the remedy.
         message: String,
     },
     /// A job file with mistakes.
@@ -26,9 +26,9 @@ pub enum BenchError {
     /// Figures that no device can have.
     #[error("testbed {testbed}: {message}")]
     BadDevice {
-        /// Whose figures they are.
+        /// The testbed with these figures.
         testbed: String,
-        /// What is wrong.
+        /// The mistake.
         message: String,
     },
     /// A phase of the run failed.
@@ -38,7 +38,7 @@ pub enum BenchError {
         device: String,
         /// Phase: bench, measure and so on.
         phase: &'static str,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
 }

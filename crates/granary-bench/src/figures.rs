@@ -1,9 +1,11 @@
-//! What a drive's values come to: capacity, peak bandwidth of each part, unloaded latencies; and where they
-//! contradict each other.
+//! Figures that follow from a drive's values: capacity, peak bandwidth of each part, unloaded latencies; and
+//! contradictions between the values.
 //!
 //! ```text
-//!   4 KiB read:   fetch | command | planes: read | channel | link | completion       slowest stage = peak bandwidth
-//!   4 KiB write:  fetch | command | data request | link | completion   ...later (or before):  channel | planes: program
+//!   4 KiB read:   fetch | command | planes: read | channel | link | completion
+//!   4 KiB write:  fetch | command | data request | link | completion
+//!                                   ...later (or before):  channel | planes: program
+//!   slowest stage = peak bandwidth
 //! ```
 //!
 //! Computed from the values alone, by the stages that the drive's model charges; `granary drive bench`
@@ -56,7 +58,7 @@ impl Peaks {
         }
     }
 
-    /// What 4 KiB reads come to, and the stage that limits them.
+    /// Peak bandwidth of 4 KiB reads, and the stage that limits them.
     pub fn read(&self) -> (f64, &'static str) {
         least([
             (self.link_read, "link"),
@@ -173,8 +175,7 @@ fn spare_percent(flash: &FtlConfig) -> f64 {
     (raw / pages - 1.0) * 100.0
 }
 
-/// What [`contradictions`] says of a drive whose firmware is in the mode of a run, each with the key in
-/// front.
+/// The [`contradictions`] of a drive whose firmware is in the mode of a run, each with the key in front.
 pub fn of_run(drive: &DriveConfig) -> Vec<String> {
     let unused: &[&str] = match drive.firmware.mode {
         Mode::Log => &["drive.firmware.cache"],

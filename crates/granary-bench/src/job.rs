@@ -11,13 +11,13 @@ use crate::error::BenchError;
 use granary_trace::fio::Mistakes;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
-/// What is wrong: the options to look at, and why.
+/// A mistake: the options to look at, and the reason.
 type Fault = (&'static [&'static str], String);
 
 /// The part of a drive of `capacity` bytes that the job touches.
 ///
 /// # Errors
-/// What does not fit, and what would; of a job file with the line.
+/// A value that does not fit, and one that would; of a job file with the line.
 pub fn check(job: &Job, capacity: u64) -> Result<Part, BenchError> {
     check_all(std::slice::from_ref(job), capacity).map(|parts| parts[0])
 }
@@ -145,7 +145,7 @@ fn counts(job: &Job) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What shapes a job beyond pattern, block size, depth, clients and place, as a job file says it; for
+/// Settings of a job beyond pattern, block size, depth, clients and place, as a job file says them; for
 /// records.
 pub fn extras(job: &Job) -> Vec<String> {
     let mut out = Vec::new();
@@ -240,7 +240,8 @@ mod tests {
         assert_eq!((part.offset, part.size), (5 << 16, 1 << 19));
     }
 
-    /// What only shows when a job is put together, or put on a drive, is said with the line all the same.
+    /// Mistakes that only show when a job is put together, or put on a drive, are reported with the line all
+    /// the same.
     #[test]
     fn a_job_that_cannot_run_is_refused_with_the_line_at_fault() {
         let why = |text: &str| {

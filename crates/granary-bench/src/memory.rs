@@ -3,11 +3,11 @@
 //! ```text
 //!   configuration + what is done ──> Need { touched, reserved }
 //!                                        │          │
-//!        MemAvailable, control group ────┘          └──── ulimit -v          GRANARY_MEMORY replaces all of them
+//!        MemAvailable, control group ────┘          └──── ulimit -v      GRANARY_MEMORY replaces all of them
 //! ```
 //!
-//! A need is a lower bound: tables, what preconditioning writes, the files that a workload makes. A command
-//! whose need is met may still run out of memory by what it writes later; one whose need is not met would
+//! A need is a lower bound: tables, the pages of preconditioning, the files that a workload makes. A command
+//! whose need is met may still run out of memory by its later writes. A command whose need is not met would
 //! certainly end before its result. So nothing is refused that could run. All commands make their devices
 //! here ([`ssd`], [`nvm`]).
 //!

@@ -1,14 +1,14 @@
 //! MOVE: data that changes its place on the drive, by read and write or by PebbleSSD's remap (section 6.2,
-//! Figure 6); and write beside fs_write (Figure 5), which are the second half of a move each.
+//! Figure 6). Also write beside fs_write (Figure 5), which are the second half of a move each.
 //!
 //! ```text
-//!   read + write   ioctl | read 4 KiB ........... | ioctl | write 4 KiB .. |      data crosses the link twice
-//!   remap          ioctl | remap .. |                                             nothing does
+//!   read + write   ioctl | read 4 KiB ........... | ioctl | write 4 KiB .. |     data crosses the link twice
+//!   remap          ioctl | remap .. |                                            nothing does
 //! ```
 //!
 //! Each thread moves its own pages to and fro between two parts of the drive, one command at a time, as the
-//! paper's programs did over `ioctl`: the host's part of a command (system call, DMA mapping where there is
-//! data, submission, completion, context switch) is that of the testbed's host.
+//! paper's programs did over `ioctl`. The host's part of a command costs as much as on the testbed's host:
+//! system call, DMA mapping where there is data, submission, completion, context switch.
 
 use crate::error::BenchError;
 use crate::memory;
@@ -73,7 +73,7 @@ pub struct MoveRecord {
     pub latency_saved: f64,
 }
 
-/// What to measure.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct MoveBench<'a> {
     /// Name of the testbed.
@@ -290,7 +290,7 @@ pub fn table(r: &MoveRecord) -> String {
     out
 }
 
-/// What the drive's persistent memory is used for, after the paper's section 6.5.
+/// Uses of the drive's persistent memory, after the paper's section 6.5.
 ///
 /// # Errors
 /// A drive without BAM.

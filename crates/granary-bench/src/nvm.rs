@@ -35,7 +35,7 @@ pub struct NvmRecord {
     pub virtual_s: f64,
     /// Traffic of the run between host and DIMMs.
     pub host: Host,
-    /// What limits how far the numbers can be trusted.
+    /// Warnings that limit the trust in the numbers.
     pub warnings: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ use granary_units::{Lpa, Page};
 /// Random writes between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 18;
 
-/// What the drive holds before the run.
+/// Content of the drive before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// A new drive.
@@ -32,7 +32,7 @@ impl Precondition {
     /// From `none`, `fill`, `random N` or `random:N`.
     ///
     /// # Errors
-    /// What may be written.
+    /// A message with the forms that are allowed.
     pub fn parse(text: &str) -> Result<Precondition, String> {
         let bad = || format!("'{text}': write none, fill, or random:N for N times the drive's capacity");
         match text.split_once([':', ' ', '=']) {

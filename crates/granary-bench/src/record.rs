@@ -24,7 +24,7 @@ use serde::Serialize;
 
 /// Version of the records' format.
 pub const DRIVE_RECORD_VERSION: u32 = 2;
-/// What is said of a run that was stopped.
+/// The warning about a run that was stopped.
 pub(super) const CUT_SHORT: &str = "cut short by an interrupt: the figures are of what was done until then";
 
 /// Where the numbers come from.
@@ -40,7 +40,7 @@ pub struct Origin {
     pub set: Vec<String>,
     /// Root seed.
     pub seed: u64,
-    /// What the drive held before.
+    /// Content of the drive before.
     pub precondition: String,
     /// Every line that byte jobs touch was stored before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -63,10 +63,10 @@ pub struct DriveRecord {
     pub cut_short: bool,
     /// By job.
     pub jobs: Vec<JobRecord>,
-    /// What moved in the drive.
+    /// Traffic in the drive.
     #[serde(flatten)]
     pub moved: Moved,
-    /// What limits how far the numbers can be trusted.
+    /// Warnings that limit the trust in the numbers.
     pub warnings: Vec<String>,
 }
 
@@ -85,10 +85,10 @@ pub struct ReplayRecord {
     pub cut_short: bool,
     /// By kind of operation.
     pub ops: Vec<OpRecord>,
-    /// What moved in the drive.
+    /// Traffic in the drive.
     #[serde(flatten)]
     pub moved: Moved,
-    /// What limits how far the numbers can be trusted.
+    /// Warnings that limit the trust in the numbers.
     pub warnings: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub struct TraceRecord {
     pub passed_through: u64,
 }
 
-/// What moved in a drive, and how busy its parts were.
+/// Traffic in a drive, and how busy its parts were.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moved {
     /// Firmware mode: `log` or `cache`.
@@ -165,13 +165,13 @@ pub struct JobRecord {
     /// Random blocks are drawn anew each time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub norandommap: bool,
-    /// What may end it before its blocks or accesses do, virtual ns.
+    /// A time that may end it before its blocks or accesses do, virtual ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ns: Option<u64>,
     /// Accesses asked of each client; absent: one of each block, or as many as the time allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses_each: Option<u64>,
-    /// What else shapes it, as a job file says it: `rate=1048576 (writes)`, `stonewall`.
+    /// Its other settings, as a job file says them: `rate=1048576 (writes)`, `stonewall`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
     /// When it began to be counted, virtual ns after the run began: behind a stonewall, a delay or a lead-in.

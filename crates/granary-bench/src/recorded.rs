@@ -1,4 +1,4 @@
-//! [`Recorded`]: a drive that writes down what it is asked.
+//! [`Recorded`]: a drive that writes down the calls that it gets.
 //!
 //! ```text
 //!   Port, bench ── Recorded ── Mssd
@@ -8,7 +8,8 @@
 //! A middleware: it changes no time, no counter and no content, with one exception: a power failure draws
 //! from a stream of its own, whose seed is in the record, so that a replay loses the same lines.
 //!
-//! Who stops a process ends its records first ([`end_all`]): what there is can be replayed then.
+//! Code that stops a process ends its records first ([`end_all`]): the part recorded so far can be replayed
+//! then.
 //!
 //! Invariant: the order in the file is the order in which the drive got the calls, also with several threads.
 

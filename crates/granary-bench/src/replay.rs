@@ -78,7 +78,7 @@ pub struct Replay<'a> {
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// What a replay could not do as the trace has it.
+/// Departures of a replay from the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bent {
     /// Operations whose pages were folded onto the drive.
@@ -87,22 +87,22 @@ pub struct Bent {
     pub late: u64,
 }
 
-/// What a replay measured.
+/// Results of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// By kind of operation, of the measured run.
     pub ops: BTreeMap<&'static str, JobResult>,
     /// Length of the run.
     pub time: Nanos,
-    /// What the drive counted in the run.
+    /// Counters of the drive in the run.
     pub run: DriveCounters,
     /// In the drain after it.
     pub drain: DriveCounters,
     /// Length of the drain.
     pub drain_time: Nanos,
-    /// What was bent.
+    /// Departures from the trace.
     pub bent: Bent,
-    /// What the reader saw.
+    /// Notes of the reader.
     pub seen: Seen,
     /// It was stopped before the end of the trace.
     pub cut: bool,
@@ -237,7 +237,7 @@ impl Replay<'_> {
             Pace::Fast(depth) => {
                 let mut now = r.now;
                 let access = event.op.name().is_some();
-                // What is no access waits for everything before it.
+                // An operation that is no access waits for everything before it.
                 while r.under_way.len() >= if access { depth as usize } else { 1 } {
                     let Some(Reverse(done)) = r.under_way.pop() else { break };
                     now = now.max(done);

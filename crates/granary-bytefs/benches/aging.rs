@@ -2,8 +2,8 @@
 //! random for long.
 //!
 //! ```text
-//!   fill to the wanted use ── rounds: create | append | truncate | remove, write back now and then ── until the drive has been
-//!   written WRITTEN times over ── unmount, mount: extents of each file
+//!   fill to the wanted use ── rounds: create | append | truncate | remove, write back now and then ── until
+//!   the drive has been written WRITTEN times over ── unmount, mount: extents of each file
 //! ```
 //!
 //! Sizes and appends are log-uniform (4 KiB to 4 MiB, 4 KiB to 256 KiB): small files are many, large ones

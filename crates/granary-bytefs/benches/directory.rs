@@ -2,7 +2,8 @@
 //! twice.
 //!
 //! ```text
-//!   for each size: fill the directory | rounds of: create 1,000, look 1,000 random names up, unlink 1,000 | readdir
+//!   for each size: fill the directory | rounds of: create 1,000, look 1,000 random names up, unlink 1,000 |
+//!                  readdir
 //! ```
 //!
 //! Virtual time costs nothing here: what is measured is this program's own time (the thread's processor time,

@@ -29,7 +29,7 @@ impl Space for ByteFs {
         let request = Request { call, inode, how, end, touched, whole, edges };
         let done = core.allocate_range(&request);
         if done.is_err() {
-            // What was promised may have been given up.
+            // The call may have given up promised blocks.
             core.put_blocks(inode);
         }
         done

@@ -1,8 +1,8 @@
 //! Attributes of an inode, and the extended ones: read from their blocks, changed in one transaction.
 //!
 //! ```text
-//!   setxattr:  header line(s) and changed lines of the attributes' blocks | inode 64 B (128 B where blocks come or go)
-//!              | bitmap 64 B where blocks come or go
+//!   setxattr:  header line(s) and changed lines of the attributes' blocks
+//!              | inode 64 B (128 B where blocks come or go) | bitmap 64 B where blocks come or go
 //! ```
 //!
 //! The 128 B inode has no room for values, so the first attribute takes a block; after that a change costs

@@ -25,7 +25,7 @@ use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
 /// Violations reported at most; one cause often has many.
 const MOST: usize = 100;
 
-/// What is known about an inode number.
+/// Findings about an inode number.
 #[derive(Clone, Default)]
 struct Seen {
     kind: Option<FileKind>,

@@ -164,7 +164,8 @@ impl Core {
     /// Of the drive.
     pub fn commit_to(&self, seq: u64) -> Result<()> {
         if self.commit_only(seq)? {
-            // What could not be made free stays withheld: who needs the space tries again, and is told.
+            // Blocks that could not be made free stay withheld. A later call that needs the space tries
+            // again, and reports the error.
             let _ = self.release_ripe();
         }
         Ok(())

@@ -3,16 +3,18 @@
 //!
 //! ```text
 //!   write_pages:   page has a block?  no  -> allocate, write whole by block (its other lines are garbage)
-//!                                     yes -> fewer than 8 dirty lines? store them by byte : write whole by block
-//!                  wait for the block writes ── then the transaction that points to new blocks (ordered mode)
+//!                                     yes -> fewer than 8 dirty lines? store them by byte : write whole by
+//!                                            block
+//!                  wait for the block writes ── then the transaction that points to new blocks (ordered
+//!                  mode)
 //! ```
 //!
 //! Invariants: a transaction that makes a block part of a file is sealed only after the drive has the block's
-//! data; the byte stores of data precede, on the same link, the verify of every commit that could depend on
+//! data. The byte stores of data precede, on the same link, the verify of every commit that could depend on
 //! them.
 //!
 //! Deviation from the paper (section 4.8, step W3), where `write()` already stores the inode with an
-//! uncommitted TxID: that protects nothing before the COMMIT, so here `write()` changes memory only and the
+//! uncommitted TxID. That protects nothing before the COMMIT. So here `write()` changes memory only, and the
 //! inode's line rides in the transaction of the write-back or of `fsync`.
 //!
 //! With `data = "journal"` pages go into the transaction instead: `journaled`.
@@ -157,8 +159,8 @@ impl Data for ByteFs {
         let core = &*self.core;
         let node = node(inode);
         {
-            // Who is just putting this inode's attributes on media has taken them out of `pending`, and tells
-            // of the transaction before it leaves.
+            // Waits for a task that is just putting this inode's attributes on media: it has taken them out
+            // of `pending`, and enters its transaction in `last_seq` before it unlocks.
             let _change = node.change.lock();
             if !data_only && node.body.lock().dirty.times {
                 core.persist_held(node)?;

@@ -68,7 +68,7 @@ pub struct DentryPlace {
     area: u32,
     /// Slots left over at the end of the block before, which become a free area, and that block.
     skipped: Option<(u32, u32, Arc<Block>)>,
-    /// What changed in the directory's inode.
+    /// Halves of the directory's inode that changed.
     pub half: Half,
 }
 
@@ -250,7 +250,7 @@ impl Core {
                 after = Some(at);
                 (slot, ino, dir_block(&body.map, (slot / SLOTS_PER_BLOCK) as u64, node.ino)?)
             };
-            // Whoever finds a name looks at its inode next.
+            // A look-up of a name is followed by a look at its inode.
             let (table, record) = self.geometry.inode_place(ino);
             self.inodes.lock().prefetch(ino as u64);
             self.cache.prefetch([(lpa, offset(slot)), (table, record)]);
@@ -272,8 +272,8 @@ impl Core {
         }
     }
 
-    /// What looking for a name in a loaded directory costs the processor: what it costs on ext4, on which the
-    /// paper built it (section 4.9). The index above is what makes the simulation quick.
+    /// Processor time of a search for a name in a loaded directory: that of ext4, on which the paper built
+    /// ByteFS (section 4.9). The index above only makes the simulation quick.
     pub fn search_work(&self, node: &Node, there: bool) -> Nanos {
         let (passed, hashed) = work::passed(names(node), there);
         work::search(passed, hashed)
@@ -323,7 +323,7 @@ impl Core {
         let half = if n >= blocks { self.grow_dir(tx, node, n, claim)? } else { Half::Hot };
         let block = self.journal.fatal(self.dir_block_of(node, slot))?;
         let first = slot % SLOTS_PER_BLOCK;
-        // What is left of a larger free area gets a head of its own, in its first line.
+        // The rest of a larger free area gets a head of its own, in its first line.
         tx.touch_lines(&block, first, if area > slots { slots + 1 } else { slots });
         if let Some((slot, _, before)) = &skipped {
             tx.touch_lines(before, slot % SLOTS_PER_BLOCK, 1);

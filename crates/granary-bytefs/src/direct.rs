@@ -1,7 +1,7 @@
 //! Direct I/O: past the page cache, by byte up to 512 bytes, else by block.
 //!
 //! ```text
-//!   write 100 B at 5000 into an existing block:   store ── verify                         one line, no flash read
+//!   write 100 B at 5000 into an existing block:   store ── verify                  one line, no flash read
 //!   write 10,000 B at 3000:                       read the two partial blocks ── write three blocks ── wait
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! What others know of ByteFS and its two ablations.
+//! Registry entries of ByteFS and its two ablations.
 
 use crate::{MkfsOptions, MountOptions, Variant};
 use granary_device::{Devices, Need, Structure};

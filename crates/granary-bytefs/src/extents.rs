@@ -1,8 +1,8 @@
 //! Changing where an inode's blocks are: new extents, freed ones, and the slots that say so on media.
 //!
 //! Extent and index blocks belong to one inode, whose `change` lock the caller holds: they are changed in
-//! memory while the transaction is planned (nobody else stores their lines) and stored when it runs. What
-//! changes in the inode's own record is written by the caller, with the [`Half`] returned here.
+//! memory while the transaction is planned (nobody else stores their lines) and stored when it runs. The
+//! caller writes the changes of the inode's own record, according to the [`Half`] returned here.
 
 use crate::core::Core;
 use crate::journal::Tx;
@@ -17,7 +17,7 @@ use parking_lot::MutexGuard;
 use std::ops::Range;
 
 impl Half {
-    /// What is needed for both changes.
+    /// The half, or both, that two changes need together.
     pub fn and(self, other: Half) -> Half {
         if self == Half::Both { self } else { other }
     }

@@ -1,15 +1,15 @@
 //! Space on request: reserving, punching and zeroing ranges of a file, and where its holes are.
 //!
 //! ```text
-//!   reserve:  promise the holes ── take blocks ── trim them, wait ── transaction: slots, bitmap      per 64 runs
-//!   punch:    transaction: slots, bitmap (blocks free at its COMMIT)                                 per 64 lines
+//!   reserve:  promise the holes ── take blocks ── trim them, wait ── transaction: slots, bitmap per 64 runs
+//!   punch:    transaction: slots, bitmap (blocks free at its COMMIT)                           per 64 lines
 //!   zero:     promise the holes ── trim what is mapped, wait ── as reserve for the rest
 //! ```
 //!
-//! A trimmed page reads as zeros (NVMe "deallocated logical blocks read as zero", and an acknowledged trim
-//! survives a power failure), so space is reserved at the cost of one command per run and without writing a
-//! page; and a block that is reserved is a block like any other: writing there changes no pointer. There are
-//! no unwritten extents.
+//! A trimmed page reads as zeros (NVMe "deallocated logical blocks read as zero"), and an acknowledged trim
+//! survives a power failure. So space is reserved at the cost of one command per run and without writing a
+//! page. A reserved block is a block like any other: writing there changes no pointer. There are no unwritten
+//! extents.
 //!
 //! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there
 //! and the power failed before the transaction that grows the size. So after a recovery such blocks are
@@ -46,7 +46,7 @@ pub struct Request<'a> {
     pub(crate) call: &'a Call<'a>,
     /// The file.
     pub inode: &'a Inode,
-    /// What is to be done.
+    /// The operation.
     pub how: Allocate,
     /// Where the range ends, in bytes.
     pub(crate) end: u64,

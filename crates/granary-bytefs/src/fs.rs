@@ -9,7 +9,7 @@ use granary_units::Nanos;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What the journal did since the mount.
+/// Counters of the journal since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Transactions sealed.
@@ -28,7 +28,7 @@ pub struct Stats {
     pub reserved_blocks: u64,
 }
 
-/// What mounting had to do.
+/// Work of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// The file system had been unmounted properly; the rest is zero.
@@ -96,7 +96,7 @@ impl ByteFs {
         self.core.contiguity()
     }
 
-    /// What the mount had to recover.
+    /// Recovery by this mount.
     pub fn recovery(&self) -> RecoveryReport {
         self.report
     }
@@ -106,7 +106,7 @@ impl ByteFs {
         self.superblock.lock().uuid
     }
 
-    /// What the journal did.
+    /// Counters of the journal since the mount.
     pub fn stats(&self) -> Stats {
         let journal = &self.core.journal;
         Stats {

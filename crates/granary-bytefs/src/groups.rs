@@ -4,14 +4,14 @@
 //!   words:   1 bit each, 1 = taken          group g = bits 480 g .. 480 g + 479 = one 64 B line of the
 //!                                           bitmap on media
 //!   free:    free bits of each group
-//!   lists:   per CPU { group it has claimed, cursor } ─ allocates from its own group, so that two CPUs change
-//!            different lines of the bitmap and their transactions do not conflict
+//!   lists:   per CPU { group it has claimed, cursor } ─ allocates from its own group, so that two CPUs
+//!            change different lines of the bitmap and their transactions do not conflict
 //! ```
 //!
-//! A list that has used up its group claims the next unclaimed one, searching from the CPU's own region: one
-//! that is at least half free, else an eighth, else any; when every group with space is claimed, it takes
-//! from another's. So allocation fails only when nothing is free. Low regions are filled first, which keeps
-//! the used part of the drive compact.
+//! A list that has used up its group claims the next unclaimed one, searching from the CPU's own region. It
+//! prefers a group that is at least half free, then an eighth, then any. When every group with space is
+//! claimed, it takes from another's. So allocation fails only when nothing is free. Low regions are filled
+//! first, which keeps the used part of the drive compact.
 //!
 //! It does *not* know what is reserved, or freed but not yet committed: that is [`crate::space::Space`]. It
 //! never waits.

@@ -1,11 +1,14 @@
 //! Transactions: from the lines that an operation changes to their COMMIT.
 //!
 //! ```text
-//!   operation:  plan ── enter the group ── lock lines (TxTable) ── change memory, store lines with TxID ── seal ── unlock
-//!                                          all or none             posted writes, no wait for the drive      |
-//!                                                                                                            v
+//!   operation:  plan ── enter the group ── lock lines (TxTable) ── change memory, store lines with TxID
+//!                                          all or none             posted writes, no wait for the drive
+//!               ── seal ── unlock
+//!                   |
+//!                   v
 //!   group:      all sealed operations under one TxID; their changes to the bitmaps are kept beside it
-//!       leader: nobody inside ── next group opens ── bitmap lines, each once ── one write-verify read ── COMMIT ── one wait
+//!       leader: nobody inside ── next group opens ── bitmap lines, each once ── one write-verify read
+//!               ── COMMIT ── one wait
 //! ```
 //!
 //! Invariants:

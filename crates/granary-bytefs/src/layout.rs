@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!   block  0            1              ...             ...             ...           ...            ...
-//!         +------------+--------------+---------------+---------------+-------------+--------------+---------------+
-//!         | superblock | orphan table | inode bitmap  | block bitmap  | inode table | journal area | data, direct- |
-//!         |            | 1 block      | 1 bit / inode | 1 bit / block | 128 B each  |              | ories, slots  |
-//!         +------------+--------------+---------------+---------------+-------------+--------------+---------------+
+//!         +------------+--------------+---------------+---------------+-------------+---------+------------+
+//!         | superblock | orphan table | inode bitmap  | block bitmap  | inode table | journal | data,      |
+//!         |            | 1 block      | 1 bit / inode | 1 bit / block | 128 B each  | area    | director-  |
+//!         |            |              |               |               |             |         | ies, slots |
+//!         +------------+--------------+---------------+---------------+-------------+---------+------------+
 //! ```
 //!
 //! Invariants: everything that an operation changes is a 64 B line of its own concern (an inode's hot half, a
 //! name, a bitmap group, four extent slots), so that the byte interface moves lines and never whole blocks.
-//! What lies beyond a high-water mark (a directory's size, an inode's slot count) is garbage: new metadata
+//! Bytes beyond a high-water mark (a directory's size, an inode's slot count) are garbage: new metadata
 //! blocks need no zeroing.
 //!
 //! Every line has a checksum in its last four bytes (`line`), every name one in its head (`dentry`).

@@ -1,10 +1,11 @@
 //! ByteFS: the dual byte/block file system for memory-semantic SSDs.
 //!
 //! ```text
-//!   FileSystem (fs)      namespace        attributes   allocation     data                 life
-//!                        rename  dir      truncate     fallocate      journaled  direct    sync  mkfs  mount  check
+//!   FileSystem (fs)      namespace    attributes   allocation   data                life
+//!                        rename dir   truncate     fallocate    journaled  direct   sync mkfs mount check
 //!                              |        |       |       |      |      |
-//!   in memory            node (inode) ── map (extents) ── dir (names) ── groups, space (free inodes and blocks)
+//!   in memory            node (inode) ── map (extents) ── dir (names) ── groups, space (free inodes and
+//!                                                                        blocks)
 //!                              |
 //!   durable              journal: Tx ── TxTable (line locks) ── seal order ── group COMMIT
 //!                              |
@@ -20,7 +21,7 @@
 //! changed.
 //!
 //! Source: Li et al., "ByteFS: System Support for (CXL-based) Memory-Semantic Solid-State Drives", ASPLOS
-//! 2025, section 4. What differs from the paper is said where it differs: `journal` (locks end at the seal),
+//! 2025, section 4. Deviations from the paper are named at their places: `journal` (locks end at the seal),
 //! `data` (write() stores nothing), `layout::extent` (unordered slots instead of a tree), `namespace` (no
 //! orphan list).
 

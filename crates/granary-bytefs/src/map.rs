@@ -37,7 +37,7 @@ pub struct Mapped {
     pub slot: u32,
 }
 
-/// What a file block is.
+/// Place of a file block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// At this block of the drive, as are the next `len - 1`.
@@ -71,7 +71,7 @@ pub struct FileMap {
     pub index_blocks: Vec<u32>,
     /// Blocks of extended attributes on media, the head first.
     pub xattr_blocks: Vec<u32>,
-    /// What the slots in the inode hold.
+    /// Content of the slots in the inode.
     pub inline: [Extent; INLINE_SLOTS as usize],
     /// Pages with reserved space and no block.
     pub reserved: Ranges,
@@ -132,7 +132,7 @@ impl FileMap {
         self.mapped + (self.slot_blocks.len() + self.index_blocks.len() + self.xattr_blocks.len()) as u64
     }
 
-    /// What file block `n` is.
+    /// Place of file block `n`.
     pub fn piece(&self, n: u64) -> Piece {
         let i = self.extents.partition_point(|e| e.block + e.len as u64 <= n);
         match self.extents.get(i) {

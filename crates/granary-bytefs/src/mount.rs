@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   clean:    superblock ── bitmaps ── mark in use
-//!   unclean:  superblock ── RECOVER (drops what was not committed, replays the rest; without a write log the host's
-//!             redo log) ── bitmaps ── orphan table: go on freeing ── mark in use
+//!   unclean:  superblock ── RECOVER (drops what was not committed, replays the rest; without a write log the
+//!             host's redo log) ── bitmaps ── orphan table: go on freeing ── mark in use
 //! ```
 //!
 //! After RECOVER the media show the operations up to one point of the commit order, each whole; only removals
 //! and truncations in several steps are left to finish.
 //!
-//! Whoever promises to change nothing ([`MountOptions::read_only`]) gets a mount where bitmaps and orphan
-//! table are damaged or cannot be read, too: finding and reading files takes none of them. Nothing is written
-//! then, and every change refused.
+//! A mount that changes nothing ([`MountOptions::read_only`]) succeeds even where bitmaps and orphan table
+//! are damaged or cannot be read: finding and reading files takes none of them. It writes nothing, and
+//! refuses every change.
 //!
 //! Source: ByteFS section 4.7.
 
@@ -137,7 +137,7 @@ pub fn is_unreadable<T>(read: &Result<T>) -> bool {
     matches!(read, Err(FsError::Drive(DriveError::Unreadable(_))))
 }
 
-/// What only changes need is damaged.
+/// The error for damage to a structure that only changes need.
 fn useless(what: String) -> FsError {
     FsError::Corrupt(format!("{what}: files can be read (--read-only, cp-out), fsck --repair makes it anew"))
 }

@@ -1,13 +1,13 @@
 //! [`Names`] of [`ByteFs`]: look-up, create, link, unlink.
 //!
 //! ```text
-//!   create:  dentry 64-320 B | directory's inode 64 B | new inode 128 B | inode bitmap 64 B          = 5 lines
+//!   create:  dentry 64-320 B | directory's inode 64 B | new inode 128 B | inode bitmap 64 B       = 5 lines
 //!   unlink:  dentry 64 B     | directory's inode 64 B | inode bitmap 64 B | block bitmap 64 B a group
 //! ```
 //!
 //! The last name takes the inode with it: the same transaction clears the inode and its blocks in the
-//! bitmaps, so no list of orphans is written, no second transaction follows, and after a power loss nothing
-//! is left to do. While somebody has the file open it lives on in memory ([`Standing::Gone`]): its blocks and
+//! bitmaps. So no list of orphans is written, no second transaction follows, and no work is left after a
+//! power loss. While somebody has the file open it lives on in memory ([`Standing::Gone`]): its blocks and
 //! its number are not handed out again before it is evicted and that transaction is committed. Only an inode
 //! whose blocks fill more bitmap lines than one transaction may change goes through the orphan table.
 //!
@@ -37,7 +37,7 @@ use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
 use std::sync::Arc;
 
-/// What happens to an inode that loses a name.
+/// Plan for an inode that loses a name.
 pub struct Removal {
     /// Its table block, where its record is written.
     block: Option<Arc<Block>>,

@@ -41,7 +41,7 @@ pub enum Standing {
     Gone,
 }
 
-/// What only memory knows.
+/// Times that only memory knows, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dirty {
     /// Modification or change time.
@@ -50,7 +50,7 @@ pub struct Dirty {
     pub atime: bool,
 }
 
-/// What an inode's lock protects.
+/// State under an inode's lock.
 pub struct Body {
     /// Where its blocks are.
     pub map: FileMap,
@@ -62,7 +62,7 @@ pub struct Body {
     pub parent: u32,
     /// Where it stands.
     pub standing: Standing,
-    /// What is to be written.
+    /// Times to be written.
     pub dirty: Dirty,
     /// Attributes as of the last change that only memory knows; for `sync`.
     pub pending: Option<Attr>,
@@ -80,7 +80,7 @@ pub struct Body {
 pub struct Node {
     /// Inode number.
     pub ino: u32,
-    /// What it is.
+    /// File type.
     pub kind: FileKind,
     /// See the module's drawing.
     pub change: sync::Mutex<()>,
@@ -297,7 +297,7 @@ impl Core {
         }
         attr.blocks = body.stat_blocks();
         let node = Arc::new(Node::new(ino, attr.kind, body));
-        // What it was when it left memory may still be uncommitted: `fsync` of the new node has to cover
+        // Its last state before it left memory may still be uncommitted: `fsync` of the new node has to cover
         // that, too.
         node.depends(self.journal.sealed());
         node.posted.store(self.journal.posted_so_far(), Relaxed);

@@ -1,4 +1,4 @@
-//! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
+//! Options of mkfs and mount. Testbed files contain these tables.
 
 use granary_fs::Time;
 use granary_units::{Bytes, Nanos};
@@ -58,7 +58,7 @@ pub enum CommitMode {
     Sync,
 }
 
-/// What a power failure leaves of file data.
+/// Fate of file data in a power failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataMode {
@@ -126,10 +126,10 @@ pub struct MountOptions {
     pub commit_interval: Nanos,
     /// Sealed transactions that wake the commit daemon.
     pub commit_batch: u32,
-    /// Lines that a group may have: bounds what the drive's log must keep uncommitted. Who would exceed it
-    /// commits first.
+    /// Lines that a group may have: bounds the uncommitted lines that the drive's log must keep. A
+    /// transaction that would exceed it commits the group first.
     pub commit_lines: u32,
-    /// What a power failure leaves of file data.
+    /// Fate of file data in a power failure.
     pub data: DataMode,
     /// How the interface for a dirty page is chosen.
     pub policy: Policy,

@@ -1,18 +1,20 @@
 //! Repair: makes damaged media a file system again, without mounting it.
 //!
 //! ```text
-//!   replay what is sound ── read: inodes, their extents, names ── tree: who is reached from the root, the rest to /lost+found
+//!   replay what is sound ── read: inodes, their extents, names
+//!           ── tree: who is reached from the root, the rest to /lost+found
 //!           ── claims: each block one owner, a second one gets a copy ── link counts, parents
-//!           ── write: superblock "repairing" | data, directories, extents | inodes | bitmaps, orphans | "clean"
+//!           ── write: superblock "repairing" | data, directories, extents | inodes | bitmaps, orphans
+//!              | "clean"
 //! ```
 //!
-//! What names and inodes say is believed, bitmaps and counts follow from them. Lines with a right checksum
-//! are believed before others; what an inode with a wrong one says is kept as far as the bitmap and everybody
-//! else agree.
+//! Names and inodes are believed; bitmaps and counts follow from them. Lines with a right checksum are
+//! believed before others. The content of an inode with a wrong checksum is kept as far as the bitmap and
+//! everybody else agree.
 //!
 //! Invariants: nothing is written before all is decided. Blocks that somebody may still need are not
 //! overwritten: rebuilt directories, extent blocks and copies go to blocks that nobody owns, and the inode,
-//! one line, switches over. So a crash in the middle leaves what another repair mends; until then the
+//! one line, switches over. So another repair mends the state after a crash in the middle; until then the
 //! superblock's state keeps mounts away.
 //!
 //! Pages that the drive cannot read are looked for first (`lost`); a superblock that cannot be read is made
@@ -232,7 +234,7 @@ impl Repair<'_> {
         self.report.done.push(what);
     }
 
-    /// What records of the data journal are lost, and which pages of files so are as they were before.
+    /// Reports the lost records of the data journal, and the pages of files that are older for that reason.
     fn tell_lost(&mut self, lost: &[Lost]) {
         let mut blocks = BTreeSet::new();
         for record in lost {

@@ -1,4 +1,5 @@
-//! [`Space`]: free blocks, with what is promised and what is freed but not yet safe to use again.
+//! [`Space`]: free blocks, the promised ones among them, and blocks that are freed but not yet safe to use
+//! again.
 //!
 //! ```text
 //!   all data blocks = taken (files, directories) + withheld + free
@@ -9,10 +10,10 @@
 //!                      Promised            Kept                Free               who may take it: Claim
 //! ```
 //!
-//! Removing names, truncating and renaming over a name take no block at all. What is *kept* is for changes
-//! that must work on a full file system and may need one: a directory that grows because a name moves into
-//! it, an extent block where a hole cuts an extent in two, extent blocks of pages that were promised before
-//! their file's map got worse.
+//! Removing names, truncating and renaming over a name take no block at all. *Kept* blocks are for changes
+//! that must work on a full file system and may need one. Such a block is for a directory that grows because
+//! a name moves into it, or for the extent block where a hole cuts an extent in two. It is also for extent
+//! blocks of pages that were promised before their file's map got worse.
 //!
 //! Invariant: a block that a transaction freed is handed out only after that transaction's COMMIT. Block
 //! writes and stores outside transactions take effect at once; before the COMMIT a power failure would give
@@ -33,7 +34,7 @@ pub struct Run {
     pub len: u32,
 }
 
-/// What came of asking for blocks.
+/// Result of a request for blocks.
 pub enum Taken {
     /// These; perhaps fewer than wanted.
     Run(Run),
@@ -46,7 +47,7 @@ pub enum Taken {
 /// On what ground blocks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// What nobody else has a claim on.
+    /// Blocks that nobody else has a claim on.
     Free,
     /// They were promised ([`Space::reserve`]), and the promise shrinks by what is taken.
     Promised,

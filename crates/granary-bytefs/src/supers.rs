@@ -125,7 +125,7 @@ fn find_copy(port: &Port) -> Option<(u64, Superblock)> {
     None
 }
 
-/// What is wrong with the copies on media; one that cannot be read is wrong, too.
+/// Faults of the copies on media; one that cannot be read is a fault, too.
 pub fn check_copies(port: &Port, sb: &Superblock) -> Vec<String> {
     let mut bad = Vec::new();
     for place in sb.geometry().copies() {

@@ -3,7 +3,8 @@
 //! ```text
 //!   truncate, small:   one transaction: size, slots, bitmap lines
 //!   truncate, large:   size + orphan entry + first blocks | more blocks | ... | last blocks, entry cleared
-//!   evict, large:                              blocks     | more blocks | ... | last blocks, inode bit, entry cleared
+//!   evict, large:                              blocks     | more blocks | ... | last blocks, inode bit,
+//!                                                                               entry cleared
 //! ```
 //!
 //! Every step is atomic and leaves a consistent file system; recovery goes on where the steps stopped.

@@ -232,7 +232,7 @@ impl Campaign {
         );
         let ran = !clock.is_over();
         let (explorer, done) = match explorer {
-            // What the time did not suffice for is no run.
+            // The time was too short for a run: there is nothing to report.
             Ok(explorer) if !ran => (Some(explorer), Done { report: Report::default(), made: false }),
             Ok(explorer) => {
                 let done = self.turn(&explorer, seed, &self.parts(&explorer, seed, makes), left, clock);

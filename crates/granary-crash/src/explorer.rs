@@ -94,7 +94,7 @@ pub struct Explorer {
     until: Deadline,
     /// The run that is done again has only some of its calls.
     short: Option<Short>,
-    /// What its last power failure takes, where somebody says.
+    /// Things that its last power failure takes, where they are given.
     loss: Option<Arc<Loss>>,
     /// The devices are kept: they have no copies, and a run ends where the power fails.
     kept: Option<Kept>,
@@ -115,7 +115,7 @@ impl Explorer {
         Explorer::new_until(target, load, Deadline::default())
     }
 
-    /// The same, until a deadline: the calls of each load end there. What comes behind it is no exploration.
+    /// The same, until a deadline: the calls of each load end there. Work behind it is no exploration.
     ///
     /// # Errors
     /// See [`Explorer::new`].
@@ -204,7 +204,7 @@ impl Explorer {
     /// Explores one point.
     ///
     /// # Errors
-    /// What went wrong, with the evidence.
+    /// The failure, with the evidence.
     pub fn point(&self, seed: u64) -> Result<Coverage, Failure> {
         let mut random = Stream::new(seed, "crash point");
         let mut coverage = Coverage::default();

@@ -9,8 +9,8 @@
 //!   Explorer: run ─ power fails ─ power on ─ mount (recovery) ─ check() ─ Promises::verify ─ run on ─ ...
 //! ```
 //!
-//! Everything that a point does is a function of its seed, so a failure is replayed by its seed alone. What
-//! is promised is the table in [`Promises`]; what a power failure takes is the drive's affair
+//! Everything that a point does is a function of its seed, so a failure is replayed by its seed alone. The
+//! promises are the table in [`Promises`]. The drive decides what a power failure takes
 //! (`docs/FAULT_MODEL.md`). It does *not* know any file system: each comes as a [`Target`].
 
 mod campaign;

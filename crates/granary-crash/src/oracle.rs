@@ -1,36 +1,56 @@
-//! The oracle: what has been promised, and whether a recovered file system keeps it.
+//! The oracle: the promises made, and whether a recovered file system keeps them.
 //!
 //! ```text
 //!   Recorded ── begin/end of every call ──> Model: stamps, names, contents, attributes
 //!                                             |  power fails, the file system recovers
-//!   Promises::verify(process) ── walks the tree, reads every file ──> Verdict { violations, recovered model }
+//!   Promises::verify(process) ── walks the tree, reads every file ──> Verdict { violations,
+//!                                                                               recovered model }
 //! ```
 //!
 //! Rules: the weakest promise that all our file systems make.
 //!
-//! | what | is promised | by |
-//! |---|---|---|
-//! | content and size of a file | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
-//! | the bytes of one write | these bytes, and a size that reaches them | the write itself, with O_SYNC or O_DSYNC |
-//! | permission and set-id bits, owner, extended attributes, access lists | every change that ended before | `fsync` of it, `sync` |
-//! | stores through a shared mapping | every store that ended before | `msync` of the range, `fsync`, `fdatasync`, `sync` |
-//! | times of modification and change | that of the last change that ended before, or a later one | `fsync` of it, `sync`, an O_SYNC write |
-//! | names under which it was created or renamed | they are there, in a directory that is there | `fsync` or an O_SYNC write of it |
-//! | that it was created | it is there, under one of its names | `fdatasync` or an O_DSYNC write of it |
-//! | all names in a directory | every change that ended before | `fsync` of the directory |
-//! | everything | every change that ended before | `sync` |
-//! | any call, where every call is durable ([`Promises::with_every_call_durable`]) | its effect, wholly | its return |
-//! | a rename, an exchange | wholly there or not at all (F2FS without strict fsyncs: see [`crate::Target::renames_are_whole`]) | itself |
+//! ```text
+//!   of                               is promised                        by
+//!   content and size of a file       every change that ended before     fsync, fdatasync of it, sync
+//!   the bytes of one write           these bytes, and a size that       the write itself, with O_SYNC or
+//!                                    reaches them                       O_DSYNC
+//!   permission and set-id bits,      every change that ended before     fsync of it, sync
+//!   owner, extended attributes,
+//!   access lists
+//!   stores through a shared mapping  every store that ended before      msync of the range, fsync,
+//!                                                                       fdatasync, sync
+//!   times of modification and        that of the last change that       fsync of it, sync, an O_SYNC write
+//!   change                           ended before, or a later one
+//!   names under which it was         they are there, in a directory     fsync or an O_SYNC write of it
+//!   created or renamed               that is there
+//!   that it was created              it is there, under one of its      fdatasync or an O_DSYNC write of it
+//!                                    names
+//!   all names in a directory         every change that ended before     fsync of the directory
+//!   everything                       every change that ended before     sync
+//!   any call, where every call is    its effect, wholly                 its return
+//!   durable (1)
+//!   a rename, an exchange            wholly there or not at all (2)     itself
 //!
-//! | what | may be | never |
-//! |---|---|---|
-//! | a later change, or one in flight | absent, there, and (content) there in part | |
-//! | a name with several unsynced changes | at any of them | what was over before a promised change began |
-//! | bytes of a file | promised, or of a later write to this very place; zero where the file was cut, punched or grew | anybody else's |
-//! | a page that a write was changing, where pages are whole ([`Promises::with_whole_pages`]) | old or new | a part of the write |
-//! | blocks of a file | within its size, or reserved | beyond its end with nobody having reserved them |
-//! | link count | | other than the number of names |
-//! | an entry | | one that nobody made; a file without its directory |
+//!   state                            may be                             never
+//!   a later change, or one in        absent, there, and (content)
+//!   flight                           there in part
+//!   a name with several unsynced     at any of them                     at one that was over before a
+//!   changes                                                             promised change began
+//!   bytes of a file                  promised, or of a later write to   anybody else's
+//!                                    this very place; zero where the
+//!                                    file was cut, punched or grew
+//!   a page that a write was          old or new                         a part of the write
+//!   changing, where pages are
+//!   whole (3)
+//!   blocks of a file                 within its size, or reserved       beyond its end with nobody having
+//!                                                                       reserved them
+//!   link count                                                          other than the number of names
+//!   an entry                                                            one that nobody made; a file
+//!                                                                       without its directory
+//! ```
+//!
+//! (1) [`Promises::with_every_call_durable`]. (2) F2FS without strict fsyncs: see
+//! [`crate::Target::renames_are_whole`]. (3) [`Promises::with_whole_pages`].
 //!
 //! Changes that overlap in time may have happened in either order. Names made by `link` are promised by
 //! `fsync` of the directory and by `sync` only; the first name of a file made without one is a creation's.
@@ -68,8 +88,7 @@ use granary_vfs::{Posix, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What one file system has promised so far; shared by all its [`crate::Recorded`] clients, outlives their
-/// world.
+/// Promises of one file system so far; shared by all its [`crate::Recorded`] clients, outlives their world.
 #[derive(Clone)]
 pub struct Promises(Arc<Mutex<Arc<Model>>>);
 

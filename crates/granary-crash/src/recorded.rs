@@ -1,7 +1,8 @@
 //! [`Recorded`] (client.rs): a client whose calls are written down in [`Promises`] by a [`Scribe`].
 //!
 //! ```text
-//!   Recorded: call ── left out (tape.rs)? ── begin(model) ── the wrapped client's call (may wait, may never return) ── end(model)
+//!   Recorded: call ── left out (tape.rs)? ── begin(model) ── the wrapped client's call ── end(model)
+//!                                                            (may wait, may never return)
 //! ```
 //!
 //! A scribe forwards every call. One thing is changed on the way where asked for
@@ -9,7 +10,8 @@
 //! write can be told from it. After `open` and calls that make names, a `stat` learns the inode number; after
 //! an append, an `lseek` learns the place.
 //!
-//! Bytes that a load reads are compared, too: a read must return what was written before it or meanwhile.
+//! Bytes that a load reads are compared, too: a read must return bytes that were written before it or
+//! meanwhile.
 //! Invariant: the model's lock is never held while the wrapped client works.
 //! It does *not* follow symbolic links on the way to a file, nor clients that race for one name.
 
@@ -36,7 +38,7 @@ use granary_units::{Dest, Payload};
 use granary_vfs::{Fd, MapId, OpenFlags, Posix, Whence};
 use std::collections::BTreeMap;
 
-/// What a descriptor has open.
+/// Target of an open descriptor.
 #[derive(Clone, Copy)]
 struct Open {
     node: NodeId,

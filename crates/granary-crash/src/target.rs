@@ -42,9 +42,9 @@ pub trait Target: Send + Sync {
     /// New devices, without a file system.
     fn devices(&self, seed: u64) -> Devices;
 
-    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made
-    /// later and fsynced under one of its two names says nothing of it, nor does what had the old name
-    /// earlier and is back. What was promised and not removed must be found all the same.
+    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Where it is not, two things
+    /// say nothing of it: a file that was made later and fsynced under one of its two names, and a file that
+    /// had the old name earlier and is back. Promised files that were not removed must be found all the same.
     fn renames_are_whole(&self) -> bool;
 
     /// Whether a file's times are as durable as its data.

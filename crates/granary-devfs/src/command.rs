@@ -5,9 +5,9 @@
 //!   | op | flags | cpu | fd | seq | status | offset | length | address | result | tsc | aux |
 //! ```
 //!
-//! `cpu` is the drive's to fill in. Whatever a program writes there, the drive checks the copy: the operation
-//! is one that there is, and the memory that it names lies within what was pinned for the process. It
-//! does *not* check descriptors and permissions: they are the file system's.
+//! The drive fills in `cpu` and ignores the program's value. It checks its copy of the command: the operation
+//! exists, and the memory range lies within the memory that was pinned for the process. It does *not* check
+//! descriptors and permissions: the file system does.
 //!
 //! Source: DevFS section 3.1 (fields); the layout is ours.
 
@@ -21,7 +21,7 @@ pub const APPEND: u64 = u64::MAX;
 /// Most bytes of one transfer (DevFS: a command buffer has up to 4 MB).
 pub const MOST: u64 = 4 << 20;
 
-/// What is asked for.
+/// Operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
@@ -68,7 +68,7 @@ impl Op {
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What.
+    /// The operation.
     pub op: Op,
     /// The processor that rang.
     pub cpu: u16,

@@ -1,10 +1,11 @@
-//! [`CredentialTable`]: whose commands the drive believes, by the processor that rings its doorbell (DevFS
-//! section 3.5).
+//! [`CredentialTable`]: credentials of a command, by the processor that rings the doorbell (DevFS section
+//! 3.5).
 //!
 //! ```text
-//!   scheduler   down-call: entry[cpu] := {process, user, groups}       on every switch; only the kernel can
-//!                                                                      write it
-//!   program     doorbell from cpu ──> the drive: snapshot := entry[cpu]       when it rings, not when it is looked at
+//!   scheduler   down-call: entry[cpu] := {process, user, groups}    on every switch; only the kernel can
+//!                                                                   write it
+//!   program     doorbell from cpu ──> the drive: snapshot := entry[cpu]    when it rings, not when it is
+//!                                                                          looked at
 //!   admission   the snapshot's process owns the buffer with the command, else the program rings again
 //! ```
 //!
@@ -16,7 +17,7 @@
 use granary_fs::Cred;
 use std::collections::BTreeMap;
 
-/// What the table says of a processor.
+/// Entry of the table for one processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialEntry {
     /// The process that runs there.
@@ -82,10 +83,10 @@ impl CredentialTable {
         Doorbell { cpu, snapshot: self.entries.get(&cpu).cloned() }
     }
 
-    /// Whose command it is, out of a buffer that `owner` registered.
+    /// The credentials of a command that lies in a buffer which `owner` registered.
     ///
     /// # Errors
-    /// Why nobody's.
+    /// The reason why the command is refused.
     pub fn admit(&self, doorbell: &Doorbell, owner: u32, check: Check) -> Result<Cred, Refused> {
         match check {
             Check::Table => self.entries.get(&doorbell.cpu).map(|e| e.cred.clone()).ok_or(Refused::Nobody),
@@ -114,11 +115,11 @@ mod tests {
         let rung = table.ring(0);
         table.down_call(0, 1, &Cred::ROOT);
         assert_eq!(table.admit(&rung, 100, Check::Snapshot), Ok(user(1000)));
-        // What the paper's two steps would do: the hole.
+        // The paper's two steps admit it: the hole.
         assert_eq!(table.admit(&rung, 100, Check::Table), Ok(Cred::ROOT));
     }
 
-    /// The doorbell is rung by whoever runs there, but the buffer says whose command it is.
+    /// The process on the processor rings the doorbell, but the buffer decides the owner of the command.
     #[test]
     fn a_buffer_belongs_to_the_process_that_registered_it() {
         let mut table = CredentialTable::default();
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(table.admit(&table.ring(4), 7, Check::Snapshot), Err(Refused::Nobody));
     }
 
-    /// Switches and doorbells in any order: whoever is admitted is who rang.
+    /// Switches and doorbells in any order: an admitted command is of the process that rang.
     #[test]
     fn in_any_order_of_switches_and_doorbells_the_sender_is_who_is_admitted() {
         let mut random = granary_sim::rng::Stream::new(5, "credentials");

@@ -1,4 +1,4 @@
-//! What others know of DevFS and its variants.
+//! Registry entries of DevFS and its variants.
 
 use crate::options::{Crossing, MkfsOptions, MountOptions};
 use granary_device::{Devices, Need};

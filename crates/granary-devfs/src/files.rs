@@ -1,4 +1,4 @@
-//! [`Files`]: who works on which file. One worker at a time has a file's filemap (DevFS section 3.2).
+//! [`Files`]: the workers' locks of files. One worker at a time has a file's filemap (DevFS section 3.2).
 //!
 //! A command that concerns several files takes their locks by inode number, and holds no other: so there is
 //! no deadlock.

@@ -7,8 +7,8 @@
 //!                             filemap of each file locked; PMFS's structures; commit
 //! ```
 //!
-//! What the kernel asks for itself (write-back, loading an inode for a lookup) is part of the command that
-//! needs it.
+//! Calls of the kernel on its own account (write-back, loading an inode for a lookup) are part of the command
+//! that needs them.
 
 mod attributes;
 mod data;

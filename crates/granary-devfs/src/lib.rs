@@ -115,22 +115,22 @@ pub fn mount_inside(
 }
 
 impl DevFs {
-    /// What mount had to recover.
+    /// The recovery that mount had to do.
     pub fn recovery(&self) -> Recovery {
         self.inner.recovery()
     }
 
-    /// The drive's memory by kind, and what moved to the host and back.
+    /// The drive's memory by kind, and the moves to the host and back.
     pub fn memory_stats(&self) -> MemoryStats {
         self.objects.lock().stats()
     }
 
-    /// What the redo log did since mount.
+    /// Counters of the redo log since mount.
     pub fn log_stats(&self) -> granary_pm::RedoStats {
         self.inner.redo().unwrap_or_default()
     }
 
-    /// What the ledger says beside what the objects add up to: equal.
+    /// The ledger's total and the sum over the objects: they are equal.
     pub fn recount(&self) -> (u64, u64) {
         self.objects.lock().recount()
     }

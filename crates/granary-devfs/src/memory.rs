@@ -5,7 +5,7 @@
 
 use granary_units::Bytes;
 
-/// What lies in the drive's memory, or in the part of the host's that the drive was lent.
+/// Objects in the drive's memory, or in the part of the host's memory that the drive was lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -17,7 +17,7 @@ pub enum Kind {
     Dentry,
     /// An open file.
     FilePointer,
-    /// What workers know of a file.
+    /// The workers' knowledge of a file.
     Filemap,
     /// 64 commands of 64 bytes.
     Queue,
@@ -89,12 +89,12 @@ impl Ledger {
         self.counts[kind as usize]
     }
 
-    /// What all of a kind take.
+    /// Bytes of all objects of a kind.
     pub fn bytes(&self, kind: Kind) -> u64 {
         self.count(kind) * kind.bytes()
     }
 
-    /// What all take.
+    /// Bytes of all objects.
     pub fn total(&self) -> Bytes {
         Bytes(Kind::ALL.into_iter().map(|kind| self.bytes(kind)).sum())
     }

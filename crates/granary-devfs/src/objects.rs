@@ -1,21 +1,22 @@
-//! [`Objects`]: what the drive's memory has of each file, and what of it the host keeps meanwhile (reverse
-//! caching).
+//! [`Objects`]: the objects of each file in the drive's memory, and those that the host keeps meanwhile
+//! (reverse caching).
 //!
 //! ```text
 //!            create, load                     last close, host has room
-//!   absent ───────────────> resident ────────────────────────────────────> in the host: dentry, host part of the inode
-//!      ^                     |  ^                                              |
-//!      |   memory is full    |  └────────────── opened, changed ──────────────┘
+//!   absent ───────────────> resident ──────────────────────────────────────> in the host: dentry,
+//!      ^                     |  ^                                           |  host part of the inode
+//!      |   memory is full    |  └────────────── opened, changed ────────────┘
 //!      └──── (closed, clean) ┘
 //! ```
 //!
-//! - Of each object there is one valid copy. What moves is gone where it was: no protocol keeps copies alike.
+//! - There is one valid copy of each object. A moved object is gone from its old place: no protocol keeps
+//!   copies alike.
 //! - Only files move: a directory's dentry stays, since searches need it (DevFS section 3.4).
 //! - Without room in the host an object stays resident. Without room in the drive closed files are dropped,
-//!   the longest unused first (storage has them), and what cannot be had then is EMFILE.
+//!   the longest unused first (storage has them). If that does not free enough, the call fails with EMFILE.
 //!
-//! What a move costs is its copy, an allocation and the parent's list, from the same table of costs as
-//! everything else.
+//! A move costs its copy, an allocation and the parent's list, from the same table of costs as everything
+//! else.
 //!
 //! Source: DevFS section 3.4 and Figures 8 and 9; states and fall-back are ours.
 
@@ -27,7 +28,7 @@ use granary_units::Nanos;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// What the drive's memory has of one file.
+/// The drive's memory of one file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Object {
     opens: u32,
@@ -43,7 +44,7 @@ struct Object {
     used: u64,
 }
 
-/// What the drive's memory is used for, and what moved.
+/// Use of the drive's memory, and the moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// By kind.
@@ -73,8 +74,8 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// What it takes: of each move the copy, the list that it is in, and for a name leaving one table and
-    /// entering the other.
+    /// Its time: for each move the copy and the list that holds the object, and for a name the removal from
+    /// one table and the insertion into the other.
     pub fn cost(self, c: &HostCosts) -> Nanos {
         let dentry = c.copy(Kind::Dentry.bytes() as usize) + c.dentry_insert + c.dentry_remove;
         let inode = c.copy(Kind::InodeHost.bytes() as usize) + c.inode_dirty + c.inode_update;
@@ -116,12 +117,12 @@ impl Objects {
         }
     }
 
-    /// What it is used for.
+    /// Use of the memory.
     pub fn stats(&self) -> MemoryStats {
         self.stats
     }
 
-    /// The ledger's total, and what the objects add up to.
+    /// The ledger's total, and the sum over the objects.
     pub fn recount(&self) -> (u64, u64) {
         let of = |o: &Object| {
             let has = |yes: bool, kind: Kind| u64::from(yes) * kind.bytes();
@@ -179,7 +180,7 @@ impl Objects {
         Ok(Work { loads: u32::from(!new), ..Work::default() })
     }
 
-    /// It is to be changed or opened: what the host keeps of it comes back first.
+    /// It is to be changed or opened: its parts in the host come back first.
     pub fn bring_in(&mut self, ino: u64) -> Result<Work> {
         let Some(o) = self.all.get(&ino).copied() else { return Ok(Work::default()) };
         let mut work = Work::default();

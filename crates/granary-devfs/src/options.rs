@@ -1,4 +1,4 @@
-//! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
+//! Options of `mkfs` and of `mount`. Testbed files contain these tables.
 
 use granary_pm::BLOCK;
 use granary_units::Bytes;

@@ -1,4 +1,4 @@
-//! What a drive counts: [`DriveCounters`], and in it the bytes over the host link by direction, interface and
+//! Counters of a drive: [`DriveCounters`], and in it the bytes over the host link by direction, interface and
 //! structure.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!        CommandCounters   BufferCounters
 //! ```
 //!
-//! Everything counts up from the making of the drive; [`DriveCounters::since`] gives what happened in
-//! between. Sums balance: see `Drive::check`.
+//! Everything counts up from the making of the drive; [`DriveCounters::since`] gives the counts in between.
+//! Sums balance: see `Drive::check`.
 
 use crate::structure::Structure;
 use granary_flash::FlashCounters;
@@ -30,7 +30,7 @@ pub struct LinkTraffic {
 }
 
 impl LinkTraffic {
-    /// What moved after `earlier` was taken.
+    /// The traffic since `earlier` was taken.
     pub fn since(&self, earlier: &LinkTraffic) -> LinkTraffic {
         let minus =
             |a: &[u64; Structure::COUNT], b: &[u64; Structure::COUNT]| std::array::from_fn(|i| a[i] - b[i]);
@@ -76,7 +76,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// What happened after `earlier` was taken.
+            /// The counts since `earlier` was taken.
             pub fn since(&self, earlier: &$name) -> $name {
                 $name { $($field: self.$field.saturating_sub(earlier.$field),)* }
             }
@@ -259,8 +259,8 @@ counters! {
 }
 
 counters! {
-    /// Time that the drive's resources were reserved, summed over the units of each kind. What is reserved
-    /// ahead of now counts already.
+    /// Time that the drive's resources were reserved, summed over the units of each kind. Reservations ahead
+    /// of now count already.
     BusyTime {
         /// Host link, drive to host.
         link_to_host: Nanos,
@@ -299,7 +299,7 @@ pub struct DriveCounters {
 }
 
 impl DriveCounters {
-    /// What happened after `earlier` was taken.
+    /// The counts since `earlier` was taken.
     pub fn since(&self, earlier: &DriveCounters) -> DriveCounters {
         DriveCounters {
             link: self.link.since(&earlier.link),

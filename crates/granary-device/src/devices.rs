@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a device is for.
+/// Roles of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -121,8 +121,8 @@ impl Devices {
         Some(forks)
     }
 
-    /// Cuts the power of all at one instant. What each keeps is drawn from `random` in the order of the
-    /// roles.
+    /// Cuts the power of all at one instant. The content that each keeps is drawn from `random` in the order
+    /// of the roles.
     pub fn power_fail(&self, now: Nanos, random: &mut Stream) {
         self.drives().for_each(|(role, drive)| {
             random.fates_of(role.name());
@@ -179,7 +179,7 @@ impl fmt::Debug for Devices {
     }
 }
 
-/// What a file system asks of the host's devices.
+/// Needs of a file system that the host's devices serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Blocks: an SSD.

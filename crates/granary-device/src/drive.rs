@@ -8,8 +8,8 @@
 //!   load (non-posted read)
 //! ```
 //!
-//! Invariants: a store is safe from power loss only after `flush_lines` and `verify` (ByteFS section 4.2); a
-//! command is safe once its completion instant has passed; stores that carry a [`TxId`] take effect across a
+//! Invariants. A store is safe from power loss only after `flush_lines` and `verify` (ByteFS section 4.2). A
+//! command is safe once its completion instant has passed. Stores that carry a [`TxId`] take effect across a
 //! power loss only if that transaction's COMMIT completed.
 //!
 //! Calls take the present instant and never block. A drive is shared by all tasks; calls must come in time
@@ -23,7 +23,7 @@ use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, T
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a host learns when it identifies the drive.
+/// The drive's answer to IDENTIFY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriveInfo {
     /// Logical pages of 4 KiB.
@@ -61,7 +61,7 @@ pub enum Command<'a> {
         lpa: Lpa,
         /// Receives the pages.
         out: &'a mut [Page],
-        /// What is being read.
+        /// The structure that is being read.
         what: Structure,
     },
     /// Writes pages from `lpa` on. Torn at page granularity if power fails before completion.
@@ -70,7 +70,7 @@ pub enum Command<'a> {
         lpa: Lpa,
         /// The content.
         pages: &'a [Page],
-        /// What is being written.
+        /// The structure that is being written.
         what: Structure,
     },
     /// Completes when everything acknowledged before is safe.
@@ -122,7 +122,7 @@ pub enum DriveError {
     PoweredOff,
 }
 
-/// What non-temporal stores bring: see [`Drive::stream`].
+/// Data of non-temporal stores: see [`Drive::stream`].
 #[derive(Clone, Copy, Debug)]
 pub enum Streamed<'a> {
     /// A whole page.
@@ -248,11 +248,11 @@ pub fn load_one_by_one<D: Drive + ?Sized>(
     chain
 }
 
-/// A storage device: a memory-semantic SSD, a plain SSD, an NVM DIMM. What a device does not have it refuses
-/// with [`DriveError::Unsupported`].
+/// A storage device: a memory-semantic SSD, a plain SSD, an NVM DIMM. A device refuses calls that it does not
+/// have with [`DriveError::Unsupported`].
 ///
 /// No call has a body of its own that a wrapper could forget to pass on ([`Drive::store`] is a shorter way to
-/// write another). Who puts a drive around another names the calls that it passes on with
+/// write another). A wrapper around a drive names the calls that it passes on with
 /// [`forward_drive!`](crate::forward_drive).
 pub trait Drive: Send + Sync {
     /// Capacity and features.

@@ -1,17 +1,19 @@
-//! What every storage device is to the host.
+//! Storage devices as the host sees them.
 //!
 //! ```text
 //!   file system ── Devices: by role, a Port each (blocks the task, charges host CPU) ──┐
 //!                                                                                      v
-//!   Drive   bytes: load store flush_lines stream verify | NVMe: read write flush trim | vendor: COMMIT RECOVER REMAP ...
-//!     implemented by    Mssd (granary-mssd): memory-semantic SSDs and plain ones    Dimm (granary-pmem): NVM DIMMs
+//!   Drive   bytes: load store flush_lines stream verify | NVMe: read write flush trim
+//!           vendor: COMMIT RECOVER REMAP ...
+//!     implemented by    Mssd (granary-mssd): memory-semantic SSDs and plain ones
+//!                       Dimm (granary-pmem): NVM DIMMs
 //!     around it         wrappers, which state which calls they pass on (`layer`)
 //! ```
 //!
 //! A drive never blocks anybody: every call takes the present instant and returns the instant at which the
-//! host sees it done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
+//! host sees it done; [`Port`] waits. docs/FAULT_MODEL.md states the effects of a power failure.
 //!
-//! It does *not* know any device: how long something takes and what it counts is theirs.
+//! It does *not* know any device: latencies and counts are theirs.
 
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,18 @@
 //! [`Port`]: a file system's blocking view of a drive, with the host's costs charged.
 //!
 //! ```text
-//!   read/write:  cpu(bio, DMA mapping, NVMe) -> Drive::submit -> sleep until completion -> cpu(completion, context switch)
+//!   read/write:  cpu(bio, DMA mapping, NVMe) -> Drive::submit -> sleep until completion
+//!                -> cpu(completion, context switch)
 //!   FLUSH, TRIM carry no data: no DMA mapping.  Vendor commands say themselves what they cost (vendor.rs).
 //!   submit_*:    the same without the wait; Port::wait ends it
 //! ```
 //!
-//! load, store, stream, write-back and verify read: the core that executes them is held until they are done
-//! (a load from a device stalls its core, a fence waits for what came before it), so nobody else runs on it
-//! meanwhile. Who waits for a command's completion sleeps, and the core is free.
+//! load, store, stream, write-back and verify read hold the core that executes them until they are done, so
+//! nobody else runs on it meanwhile. A load from a device stalls its core, a fence waits for everything
+//! before it. A task that waits for a command's completion sleeps, and the core is free.
 //!
 //! Before a command is submitted, and before a load or store, the caller may be set aside where a test asks
-//! for that ([`granary_sim::preempt`]): what it looked up must still hold then.
+//! for that ([`granary_sim::preempt`]). The caller's earlier lookups must still hold then.
 //!
 //! Transfers larger than the drive's limit are split; the parts are in flight together.
 

@@ -1,21 +1,23 @@
-//! Whose turn it is on a channel.
+//! The turn on a channel: handing it over, and waiting for it.
 //!
 //! ```text
-//!   FREE ── client ──> TAKEN: data, command ──> ASKED ── server: does it, answer ──> ANSWERED ── client: copies it ──> FREE
-//!   FREE ── server, where nothing was asked for a second ──> RESTS: gives the memory of the data area back ──> FREE
+//!   FREE ── client ──> TAKEN: data, command ──> ASKED ── server: does it, answer
+//!                                                     ──> ANSWERED ── client: copies it ──> FREE
+//!   FREE ── server, where nothing was asked for a second
+//!                  ──> RESTS: gives the memory of the data area back ──> FREE
 //!     any of them ── server: ends ──> ENDED
 //! ```
 //!
-//! Who waits spins a little and then sleeps on the turn (futex). Before it sleeps it says so, and looks once
-//! more; who hands the turn over looks whether the other sleeps. One of the two sees the other, because both
-//! do so in one order (SeqCst).
+//! A side that waits spins a little and then sleeps on the turn (futex). Before it sleeps it says so, and
+//! looks once more. The side that hands the turn over looks whether the other sleeps. One of the two sees the
+//! other, because both do so in one order (SeqCst).
 //!
 //! Where the process has one processor only, spinning would keep the other side from running: it sleeps at
 //! once. So do both sides where more channels are busy than there are pairs of processors ([`Crowd`]):
-//! whoever spins there keeps somebody from running who has work.
+//! spinning there keeps threads that have work from running.
 //!
-//! A client that writes what it likes into these words can make the server look at commands that it did not
-//! mean, or sleep until the next second; nothing else.
+//! A client that writes arbitrary values into these words can make the server look at commands that it did
+//! not mean, or sleep until the next second; nothing else.
 
 use crate::segment::Segment;
 use crate::wire::{Answer, Command, Op};
@@ -38,8 +40,8 @@ pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// written to the turn.
 const IDLE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Rounds of spinning before sleeping where there are several processors. Who spins as long as sleeping would
-/// cost never wastes more than that (Karlin et al., "Empirical Studies of Competitive Spinning for a
+/// Rounds of spinning before sleeping where there are several processors. Spinning for as long as sleeping
+/// would cost never wastes more than that (Karlin et al., "Empirical Studies of Competitive Spinning for a
 /// Shared-Memory Multiprocessor", SOSP '91). The example `roundtrip` on the machine of docs/BENCHMARKS.md: a
 /// command takes 19.1 us where both sides sleep, 0.33 us where they spin, and a round 29.7 ns; so 640 rounds.
 const SPINS: u32 = 640;
@@ -130,7 +132,7 @@ impl Segment {
                     has_rested = true;
                     self.give_back();
                     rests();
-                    // Whatever the client has made of it meanwhile.
+                    // The exchange may fail: the client can have changed the turn meanwhile.
                     let _ = self.turn().compare_exchange(RESTS, FREE, SeqCst, SeqCst);
                     if self.client_sleeps().load(SeqCst) != 0 {
                         wake(self.turn());
@@ -155,7 +157,7 @@ impl Segment {
         }
     }
 
-    /// The server: nothing more is answered. Whoever sleeps is woken.
+    /// The server: nothing more is answered. All sleepers are woken.
     pub fn end(&self) {
         self.turn().store(ENDED, SeqCst);
         let _ = futex::wake(self.turn(), futex::Flags::empty(), i32::MAX as u32);
@@ -216,7 +218,7 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let turn = self.0.turn();
-        // What is asked and not answered stays so, and what has ended.
+        // A command that is asked and not answered stays so; so does a channel that has ended.
         if let now @ (TAKEN | ANSWERED) = turn.load(SeqCst) {
             let _ = turn.compare_exchange(now, FREE, SeqCst, SeqCst);
         }

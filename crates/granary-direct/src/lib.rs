@@ -23,8 +23,8 @@
 //! 1. The server makes the memory and seals its size. So a client cannot make it shorter under the server's
 //!    hands.
 //! 2. Each side copies what the other wrote before it looks at it, and follows no address or index of it.
-//! 3. What holds the two together is the socket. When either process ends, the kernel closes it, and the
-//!    other side sees that.
+//! 3. The socket holds the two together. When either process ends, the kernel closes it, and the other side
+//!    sees that.
 //!
 //! It does *not* know what a command does: the server is `granary_mount`'s, the library that is loaded into
 //! programs `granary-userlib`.

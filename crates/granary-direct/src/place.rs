@@ -1,13 +1,14 @@
-//! [`PathPlace`]: where a name is, as a program says it.
+//! [`PathPlace`]: the place of a name, as a program gives it.
 //!
 //! ```text
-//!   in the data area:  ino 8 | bytes of base 4 | bytes of path 4 | base | path          a second one, or other bytes, may follow
+//!   in the data area:  ino 8 | bytes of base 4 | bytes of path 4 | base | path
+//!                      a second one, or other bytes, may follow
 //! ```
 //!
 //! A relative path begins at a working directory or at an open directory. The program knows that one by its
 //! descriptor; the server finds it by its path, and takes it only if it has this number. So a directory that
 //! has been moved meanwhile is not mistaken for the one that has its name now. And a number alone opens
-//! nothing: who may not walk the path to a directory does not come in by its number.
+//! nothing: a caller that may not walk the path to a directory does not come in by its number.
 
 use crate::segment::{DATA, Segment};
 

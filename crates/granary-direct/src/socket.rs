@@ -2,13 +2,13 @@
 //! versions, and is handed their memory.
 //!
 //! ```text
-//!   client:  magic 4 | version 4 | MOUNT 4, with a descriptor of the mount's root      server:  0, or an errno
-//!   client:  magic 4 | version 4 | what 4      server:  0, with the memfd    or an errno, without
+//!   client:  magic 4 | version 4 | MOUNT 4, with a descriptor of the mount's root    server:  0, or an errno
+//!   client:  magic 4 | version 4 | what 4    server:  0, with the memfd    or an errno, without
 //! ```
 //!
-//! Messages keep their bounds (SOCK_SEQPACKET). Who connects says nothing of who it is: the kernel does
-//! (SO_PEERCRED). Nor does it say that it reaches the mount: the descriptor does. One side gives it away, the
-//! other one closes it at once, so it holds the mount for an instant.
+//! Messages keep their bounds (SOCK_SEQPACKET). A client does not state its identity: the kernel does
+//! (SO_PEERCRED). Nor does it claim that it reaches the mount: the descriptor proves it. One side gives the
+//! descriptor away, the other one closes it at once, so it holds the mount for an instant.
 
 use crate::wire::VERSION;
 use rustix::fs::{Mode, OFlags};
@@ -122,7 +122,7 @@ pub fn connect_through(path: &Path, dir: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What the server means by an errno with which it lets a program not in, or gives it nothing.
+/// The meaning of an errno by which the server refuses a program, or gives it nothing.
 pub fn refusal(errno: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(errno);
     let Some(known) = Errno::from_io_error(&error) else { return error };
@@ -176,7 +176,7 @@ fn answer(socket: BorrowedFd<'_>) -> io::Result<(i32, Option<OwnedFd>)> {
             recvmsg(socket, &mut [IoSliceMut::new(&mut status)], &mut control, flags)
         })
     };
-    // Who was not heard is told so once; what the server said before it went comes then.
+    // A client whose message was not read gets CONNRESET once. The server's earlier messages come after that.
     let got = match receive() {
         Err(Errno::CONNRESET) => receive(),
         other => other,
@@ -191,7 +191,7 @@ fn answer(socket: BorrowedFd<'_>) -> io::Result<(i32, Option<OwnedFd>)> {
     }
 }
 
-/// What a client's next message says.
+/// Requests of a client.
 #[derive(Debug)]
 pub enum Request {
     /// It shows that it reaches the mount, by this descriptor.

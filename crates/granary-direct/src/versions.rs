@@ -1,4 +1,4 @@
-//! [`Versions`]: counters by which a program knows that a copy of what it was told is still right.
+//! [`Versions`]: counters by which a program knows that its copy of an answer is still right.
 //!
 //! ```text
 //!   pair 0                 names: where paths lead, and who may walk them
@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Why a copy that passes is right at that moment: `b = e` means that no change was under way when the server
-//! began to look, nor began before it had looked. `begun = b` means that none has begun since. What has not
-//! begun nobody has seen. So the copy is what any other program would be told at that moment, too.
+//! began to look, nor began before it had looked. `begun = b` means that none has begun since. Nobody has
+//! seen a change that has not begun. So the copy is the answer that any other program would get at that
+//! moment, too.
 //!
 //! A change that ends in a panic leaves its pair unequal: nothing of it is copied any more.
 //!
@@ -35,7 +36,7 @@ const SIZE: usize = 16 * (1 + 2 * SLOTS as usize);
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
-/// What changes.
+/// Things that change, each with a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// Where paths lead, and who may walk them.

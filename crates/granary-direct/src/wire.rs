@@ -1,22 +1,24 @@
 //! Commands and answers.
 //!
 //! ```text
-//!   Command  op 4 | flags 4 | handle 4 | len 4 | pos 8 | ino 8                            a path or data in the data area
-//!   Answer   result 8 | pos 8 | names 8 | version 8 | slot 4 | 0 4 | Attributes                                                data in the data area
+//!   Command  op 4 | flags 4 | handle 4 | len 4 | pos 8 | ino 8
+//!            a path or data in the data area
+//!   Answer   result 8 | pos 8 | names 8 | version 8 | slot 4 | 0 4 | Attributes
+//!            data in the data area
 //! ```
 //!
-//! A path is a [`PathPlace`](crate::place::PathPlace) at the beginning of the data area, `len` bytes with
-//! what follows it.
+//! A path is a [`PathPlace`](crate::place::PathPlace) at the beginning of the data area, `len` bytes with the
+//! bytes behind it.
 //!
 //! Numbers are in the machine's byte order: both sides are on one machine. A field that an operation does not
 //! name is not looked at.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Version of what is said. Both sides must have the same.
+/// Version of the protocol. Both sides must have the same.
 pub const VERSION: u32 = 3;
 
-/// What [`Answer::result`] is where the server leaves the call to the kernel's view.
+/// Value of [`Answer::result`] where the server leaves the call to the kernel's view.
 const KERNEL: i64 = i64::MIN;
 
 macro_rules! commands {
@@ -142,7 +144,7 @@ impl Command {
     }
 }
 
-/// What `stat(2)` tells, but for the device.
+/// The attributes of `stat(2)`, except for the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are those of struct stat")]
@@ -182,7 +184,7 @@ impl Attributes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Answer {
-    /// What the operation says; below zero an errno, negative.
+    /// Result of the operation; below zero an errno, negative.
     pub result: i64,
     /// Where a write went.
     pub pos: u64,
@@ -190,7 +192,7 @@ pub struct Answer {
     pub names: u64,
     /// [`Op::StatPath`]: the version of the attributes; [`Op::Read`]: that of the content.
     pub version: u64,
-    /// Whose version it is.
+    /// The slot that the version is of.
     pub slot: u32,
     /// Nothing.
     pub spare: u32,

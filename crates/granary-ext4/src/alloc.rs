@@ -1,10 +1,9 @@
 //! Allocation of blocks and inodes.
 //!
 //! ```text
-//!   bitmap on media      what is allocated in the running transaction's view; journalled
+//!   bitmap on media      blocks allocated in the running transaction's view; journalled
 //!   view in memory       bitmap, plus blocks freed by a transaction that has not committed, plus
-//!                        preallocations:
-//!                        what the search must not touch
+//!                        preallocations: blocks that the search must not touch
 //!   Space                free = zero bits of all bitmaps; delayed = promised to dirty pages; spare = for
 //!                        extents
 //! ```
@@ -13,9 +12,10 @@
 //! could show new data in an old file); `free - delayed - spare` never becomes negative, so a promise can be
 //! kept.
 //!
-//! Policies of mballoc that are modelled: locality groups (512-block runs per CPU for files up to 64 KiB),
-//! one preallocated window per larger file, goal next to the file's last block, data from the second group of
-//! the flex group on. Not modelled: buddy order lists, stripe alignment, multiple windows per file.
+//! The model has these policies of mballoc: locality groups (512-block runs per CPU for files up to 64 KiB),
+//! one preallocated window per larger file, and a goal next to the file's last block. Data begins in the
+//! second group of the flex group. Not modelled: buddy order lists, stripe alignment, multiple windows per
+//! file.
 //!
 //! Source: reference/baselines.md section 3.1; behaviour of Linux 6.1 mballoc.c, ialloc.c.
 

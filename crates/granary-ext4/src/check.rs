@@ -69,7 +69,7 @@ impl Ext4 {
         };
         let result = c.run();
         match result {
-            // What cannot even be read is a finding, not a failure of the check.
+            // An unreadable structure is a finding, not a failure of the check.
             Err(FsError::Corrupt(evidence)) => c.problems.push(evidence),
             other => other?,
         }

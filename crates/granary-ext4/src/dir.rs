@@ -11,7 +11,7 @@
 //! kept in memory.
 //!
 //! `readdir` goes in hash order, so that a position (the hash, 63 bits) stays valid while entries come and
-//! go; two names with the same 63 bits are one position (1 in 10^7 directories of a million names have such a
+//! go. Two names with the same 63 bits are one position (1 in 10^7 directories of a million names have such a
 //! pair).
 //!
 //! Not here: three-level indexes (`large_dir`), casefolding, inline directories.
@@ -131,7 +131,7 @@ impl Ext4 {
         Ok(Some(hash))
     }
 
-    /// The place of `name`, and what looking for it costs the processor.
+    /// The place of `name`, and the processor's cost of the search.
     fn find(&self, node: &Node, name: &[u8]) -> Result<(Option<Place>, Nanos)> {
         let in_block = |block: Arc<Block>, from: usize| {
             let (found, passed) = block.with(|b| dirent::find(b, from, name))?;

@@ -1,4 +1,4 @@
-//! What others know of ext4.
+//! Registry entry of ext4.
 
 use crate::options::{MkfsOptions, MountOptions};
 use granary_device::{Need, Structure};

@@ -31,7 +31,7 @@ use granary_kit::Block;
 use granary_units::Lpa;
 use std::sync::Arc;
 
-/// What a logical block maps to, and for how many blocks from it on that holds.
+/// The mapping of a logical block, and the number of blocks from it on for which it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapping {
     /// Physical blocks from `start` on; unwritten ones read as zeros.
@@ -40,7 +40,7 @@ pub(crate) enum Mapping {
     Hole { len: u32 },
 }
 
-/// Whose tree: the node and what allocation has to know.
+/// Owner of a tree: the node and the inputs of allocation.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
     pub node: &'a Node,
@@ -148,7 +148,7 @@ impl Ext4 {
         Ok(block)
     }
 
-    /// What logical block `key` maps to.
+    /// The mapping of logical block `key`.
     pub(crate) fn map_block(&self, node: &Node, key: u32) -> Result<Mapping> {
         let flat = {
             let s = node.state.lock();

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! As in the kernel, in all modes: unwritten blocks read as zeros, and the first data that comes there makes
-//! them written ones, which costs a change of the tree each time. Where that (zeroing, punching) needs a tree
-//! block and none is left, blocks become zero where they are: by trims, which read as zeros also after a
-//! power failure; with `data = "journal"`, where a trim would be undone by the replay of what a block held
-//! before, through the journal like other data.
+//! them written ones, which costs a change of the tree each time. Zeroing and punching may need a tree block
+//! when none is left. Then blocks become zero where they are. Trims do that: trimmed blocks read as zeros
+//! also after a power failure. With `data = "journal"` the zeros go through the journal like other data, as a
+//! replay of the old content would undo a trim.
 //!
 //! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there
 //! and the power failed before the size on media grew. So once a file system was recovered (state

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   write()      reserve: promise a block for each hole       wrote: size in memory, times; inode journalled
-//!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops ──> "ordered"
+//!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops
+//!                      ──> "ordered"
 //!                mapped: data written in place; a handle only where the size on media grows, afterwards
 //!                reserved (unwritten): data written in place; when it is there, a handle { mark as written }
 //!   cut          truncation, edge of a hole: the vfs makes the page dirty; the commit writes it where it
@@ -15,16 +16,16 @@
 //!                        disksize }
 //! ```
 //!
-//! Invariants: a written extent is committed only after its data is on the drive or with it, so a power loss
-//! never shows what a block held before; the size on media (`disksize`) never exceeds what is mapped or a
-//! hole by intent.
+//! Invariants: a written extent is committed only after its data is on the drive or with it. So a power loss
+//! never shows old content of a block. The size on media (`disksize`) never exceeds the blocks that are
+//! mapped, or a hole by intent.
 //!
 //! The kernel maps holes with unwritten extents in ordered mode, too, and converts them when the data is
-//! there (`dioread_nolock`); the blocks that end up in the journal are the same, so for holes the ordered
+//! there (`dioread_nolock`). The blocks that end up in the journal are the same, so for holes the ordered
 //! scheme alone is kept.
 //!
-//! Who reserved space can write there: where marking the part of an extent needs a tree block and none is
-//! left, the rest of the extent becomes zero and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`).
+//! A write into reserved space always succeeds. Marking a part of an extent may need a tree block when none
+//! is left: then the rest of the extent becomes zero and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`).
 
 mod cut;
 mod journalled;
@@ -151,7 +152,7 @@ impl Ext4 {
         })
     }
 
-    /// Waits for what is in flight; what was mapped as unwritten for it becomes written.
+    /// Waits for writes in flight; extents that were mapped as unwritten for them become written.
     pub(crate) fn land(&self, inode: &Inode, flight: Flight) -> Result<()> {
         self.port.wait(flight.ticket);
         for &(first, end) in &flight.unwritten {

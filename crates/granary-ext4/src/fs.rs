@@ -1,4 +1,4 @@
-//! [`Ext4`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`Ext4`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::alloc::Groups;
 use crate::journal::{Journal, JournalStats};
@@ -12,7 +12,7 @@ use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use std::sync::{Arc, Weak};
 
-/// What mount found and did.
+/// Report of a mount: findings and recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The file system had been unmounted: nothing to do.
@@ -40,7 +40,7 @@ pub struct Ext4 {
     pub(crate) hash_seed: u64,
     pub(crate) options: MountOptions,
     pub(crate) orphans: Mutex<Orphans>,
-    /// Attribute blocks that may be shared. Whoever changes one, or who uses it, holds this; taken within a
+    /// Attribute blocks that may be shared. A task that changes or uses one holds this; taken within a
     /// handle.
     pub(crate) shared: Mutex<Known>,
     pub(crate) recovery: Recovery,
@@ -52,12 +52,12 @@ pub struct Ext4 {
 }
 
 impl Ext4 {
-    /// What mount had to recover.
+    /// The recovery that mount had to do.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
 
-    /// What the journal did since mount.
+    /// Counters of the journal since mount.
     pub fn journal_stats(&self) -> JournalStats {
         self.journal.stats()
     }

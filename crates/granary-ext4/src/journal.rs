@@ -20,15 +20,15 @@
 //!   transaction.
 //! - Blocks freed in T are given back to the allocator when T has committed, and their home writes dropped
 //!   then.
-//! - Whoever holds a handle never waits for a commit; whoever starts a handle holds no lock that handle
-//!   holders take.
+//! - A task that holds a handle never waits for a commit. A task that starts a handle holds no lock that
+//!   handle holders take.
 //!
 //! Lock order: operation locks, handle, `home`, `tail`, `state` (the last is only held for bookkeeping).
 //!
-//! With a data journal a handle brings pages of files into its transaction, too; they are kept here until
+//! With a data journal a handle brings pages of files into its transaction, too. They are kept here until
 //! they are home, and reads find them here. Then there are no revoke records, as in the kernel
-//! (`ext4_forget`): whatever comes into a freed block is itself journalled, in the transaction that maps it,
-//! so that replay ends with the newest content.
+//! (`ext4_forget`): new content of a freed block is itself journalled, in the transaction that maps it, so
+//! that replay ends with the newest content.
 //!
 //! Not here: fast commit, asynchronous commit, the batching pause for synchronous handles. Source:
 //! reference/baselines.md section 3.2; S. Tweedie, "Journaling the Linux ext2fs" (1998); behaviour of
@@ -59,7 +59,7 @@ use granary_units::{Nanos, Page};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-/// What the journal did since mount.
+/// Counters of the journal since mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalStats {
     /// Transactions committed.
@@ -168,7 +168,7 @@ impl Journal {
         })
     }
 
-    /// Who writes [`Handle::cut_page`]'s pages from now on.
+    /// Sets the writer of [`Handle::cut_page`]'s pages.
     pub fn write_cut_by(&self, write: WriteCut) {
         assert!(self.write_cut.set(write).is_ok(), "set once");
     }
@@ -337,7 +337,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What it did so far.
+    /// Counters since mount.
     pub fn stats(&self) -> JournalStats {
         self.state.lock().stats
     }

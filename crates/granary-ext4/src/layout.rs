@@ -7,9 +7,9 @@
 //!   journal: one run in the middle of the device
 //! ```
 //!
-//! The geometry is the kernel's (4 KiB blocks, 256 B inodes, 64 B descriptors, 128 MB groups, flex_bg 16, 340
-//! extents and 254 journal tags per block), so that operations touch the same number of blocks; the bytes are
-//! our own. Parsers take any bytes and never panic.
+//! The geometry is the kernel's, so that operations touch the same number of blocks. Blocks have 4 KiB,
+//! inodes 256 B, descriptors 64 B, groups 128 MB, flex groups 16 groups, and a block 340 extents or 254
+//! journal tags. The bytes are our own. Parsers take any bytes and never panic.
 //!
 //! Not here: `resize_inode`'s reserved descriptor blocks, inline data, checksums of bitmaps,
 //! directory and extent blocks (their 12 B and 4 B tails are kept free for them).

@@ -25,7 +25,7 @@ struct Entry {
     asked: bool,
 }
 
-/// The blocks, by what they hold.
+/// The blocks, by their content.
 #[derive(Default)]
 pub(crate) struct Known {
     blocks: FxHashMap<u64, Entry>,

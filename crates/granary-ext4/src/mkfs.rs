@@ -256,7 +256,7 @@ fn write(port: &Port, plan: &Plan, drive_blocks: u64) -> Result<()> {
     Ok(port.flush()?)
 }
 
-/// A block of the plan: where, what for, its bytes.
+/// A block of the plan: its place, purpose and bytes.
 type Planned<'a> = (&'a u64, &'a (Structure, Box<BlockBytes>));
 
 fn write_blocks(port: &Port, all: &[Planned<'_>]) -> Result<()> {

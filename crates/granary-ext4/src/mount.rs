@@ -1,7 +1,8 @@
 //! mount: read the superblock, recover, start the daemons.
 //!
 //! ```text
-//!   superblock (block 0) -> journal inode -> replay -> superblock and descriptors again -> orphans -> dirty mark
+//!   superblock (block 0) -> journal inode -> replay -> superblock and descriptors again -> orphans
+//!   -> dirty mark
 //! ```
 //!
 //! Orphans with names are cut to their size on media; those without are freed. Both run as ordinary

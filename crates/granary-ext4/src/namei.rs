@@ -1,8 +1,8 @@
 //! Names: create, link, unlink, rename, and the end of an inode.
 //!
 //! Each operation is one handle (an inode's end takes as many as its extents need), so each is atomic across
-//! a power loss. What can run out of space comes first; what cannot fail any more changes attributes in
-//! memory.
+//! a power loss. Steps that can run out of space come first. Steps that cannot fail any more change
+//! attributes in memory.
 
 use crate::extents::Owner;
 use crate::fs::Ext4;

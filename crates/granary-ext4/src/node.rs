@@ -1,4 +1,4 @@
-//! [`Node`]: what ext4 keeps with an inode in memory, and its way to and from the inode table.
+//! [`Node`]: ext4's state of an inode in memory, and its way to and from the inode table.
 //!
 //! ```text
 //!   attr (vfs)   size, times, links...: what stat shows

@@ -1,4 +1,4 @@
-//! What mkfs and mount can be told.
+//! Options of mkfs and mount.
 
 use granary_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ impl Default for MkfsOptions {
     }
 }
 
-/// What becomes of file data (`data=`): docs/GUARANTEES.md says what a power failure leaves.
+/// Treatment of file data (`data=`): docs/GUARANTEES.md describes the state after a power failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataMode {
@@ -51,10 +51,10 @@ pub enum DataMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalShare {
-    /// What Linux before 6.11 allows a transaction, and the paper's 5.1.
+    /// The limit of a transaction in Linux before 6.11, and in the paper's 5.1.
     #[default]
     Quarter,
-    /// What Linux allows since 6.11 ("jbd2: increase maximum transaction size").
+    /// The limit of a transaction in Linux since 6.11 ("jbd2: increase maximum transaction size").
     Third,
 }
 
@@ -74,7 +74,7 @@ impl JournalShare {
 pub struct MountOptions {
     /// Age at which a transaction commits by itself (`commit=`), ns.
     pub commit_interval: Nanos,
-    /// What becomes of file data (`data=`).
+    /// Treatment of file data (`data=`).
     pub data: DataMode,
     /// The largest transaction, as a part of the journal.
     pub max_transaction: JournalShare,

@@ -50,7 +50,7 @@ impl Ext4 {
         Ok((own, other.string))
     }
 
-    /// An attribute block and what it says, read for inode `ino`.
+    /// An attribute block and its content, read for inode `ino`.
     fn xattr_block(&self, lba: u64, ino: u32) -> Result<(Arc<Block>, xattr::Shared)> {
         if lba >= self.groups.geo.blocks {
             return Err(corrupt(format!("extended attributes at {lba}, outside")));
@@ -123,8 +123,8 @@ impl Ext4 {
     fn leave_xattr_block(&self, h: &mut Handle<'_>, known: &mut Known, lba: u64, ino: u32) -> Result<()> {
         let (block, says) = match self.xattr_block(lba, ino) {
             Ok(found) => found,
-            // Who else points here is not known: it stays, and `check` tells. An inode can be removed
-            // nevertheless.
+            // The other users of this block are not known: it stays, and `check` tells. An inode can be
+            // removed nevertheless.
             Err(_) => {
                 known.remove(lba);
                 return Ok(());

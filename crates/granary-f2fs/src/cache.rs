@@ -64,7 +64,7 @@ struct Inner {
     map: FxHashMap<Key, Arc<CachedBlock>>,
     clock: VecDeque<Arc<CachedBlock>>,
     dirty: BTreeMap<Key, Arc<CachedBlock>>,
-    /// What was changed last, and may be bytes. Keys: who is noted here is not held.
+    /// Keys of the blocks that were changed last, and may be bytes. A key here does not hold its block.
     wide: VecDeque<Key>,
 }
 

@@ -1,10 +1,10 @@
 //! `check`: everything on media against everything else, and against memory.
 //!
 //! ```text
-//!   1 NAT       every number in use -> a node with that number; inodes -> their trees: each block once; xattrs
-//!   2 names     from the root: every entry's inode exists, is of that kind, lies in its hash's bucket; ".",
-//!               ".."; names that
-//!               no path can have, and those that are there twice
+//!   1 NAT       every number in use -> a node with that number; inodes -> their trees: each block once;
+//!               xattrs
+//!   2 names     from the root: every entry's inode exists, is of that kind, lies in its hash's bucket;
+//!               ".", ".."; names that no path can have, and those that are there twice
 //!   3 links     names of each inode = its link count; no inode without a name but orphans
 //!   4 SIT, SSA  blocks in use = valid blocks; each one's summary names its owner; free = without valid
 //!               blocks
@@ -353,7 +353,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What a mount now would read.
+    /// Checks the state that a mount now would read.
     fn checkpoint(&mut self) -> Result<()> {
         let fs = self.fs;
         let (pack, version, sit_copies, journal) = {

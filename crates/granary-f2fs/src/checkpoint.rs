@@ -1,8 +1,9 @@
 //! Checkpoints: everything that changed, and then one block that makes it count.
 //!
 //! ```text
-//!   [exclusive] directory blocks -> inodes -> nodes | wait | NAT, SIT, SSA blocks, pack: header, orphans, summaries
-//!               | wait, FLUSH | footer (FUA) | BAM_RESET, where it is used | dead segments are free: TRIM
+//!   [exclusive] directory blocks -> inodes -> nodes | wait | NAT, SIT, SSA blocks, pack: header, orphans,
+//!               summaries | wait, FLUSH | footer (FUA) | BAM_RESET, where it is used
+//!               | dead segments are free: TRIM
 //! ```
 //!
 //! When: sync, unmount, fsync where it must (fsync.rs), every 60 s if anything changed, many dirty nodes or
@@ -176,8 +177,8 @@ impl F2fs {
 
     /// Directory blocks go to the hot data log.
     fn write_dents(&self) -> Result<Ticket> {
-        // Who looks a name up takes no lock that a checkpoint excludes: a block must stay in memory until the
-        // drive has been told of it.
+        // A name lookup takes no lock that a checkpoint excludes: a block must stay in memory until the drive
+        // has been told of it.
         let held = self.dents.dirty();
         let mut batch = Batch::new();
         for e in &held {
@@ -243,8 +244,8 @@ impl F2fs {
                 continue;
             }
             let lpa = self.geo.ssa(segno);
-            // Who fills its holes or cleans it asks for it soon (the kernel's stay in the meta inode's page
-            // cache).
+            // A search that fills the segment's holes, or cleaning, asks for the block soon (the kernel's
+            // stay in the meta inode's page cache).
             let block = self.tables.fresh(Lpa(lpa), Structure::Bitmap);
             block.change(|b| *b = *sum);
             held.push(block);
@@ -322,7 +323,7 @@ impl F2fs {
         // already finds new places, which nobody moves now.
         self.last.lock().version += 1;
         if self.uses_bam() {
-            // It has all that BAM knows; and nothing of what it freed is used again before.
+            // It has all that BAM knows, and no block that it freed is used again before.
             self.port.require::<Bam>()?.reset()?;
         }
         let freed = self.segs.lock().committed();
@@ -383,7 +384,7 @@ impl F2fs {
     pub(crate) fn checkpoint_if_due(&self) {
         self.due.store(false, Relaxed);
         if self.checkpoint_is_due() {
-            // An error makes the file system read-only; whoever writes next learns it.
+            // An error makes the file system read-only; the next writer learns it.
             let _ = self.checkpoint(false);
         }
     }

@@ -1,8 +1,9 @@
-//! TRIM of what died within segments that live on, when nothing else happens.
+//! TRIM of dead blocks within segments that live on, when nothing else happens.
 //!
 //! ```text
 //!   checkpoint: whole dead segments, at once (checkpoint.rs)
-//!   daemon:     idle? eight runs, 50 ms | busy: 500 ms | nothing left: 5 s          unmount: all that is left
+//!   daemon:     idle? eight runs, 50 ms | busy: 500 ms | nothing left: 5 s
+//!   unmount:    all that is left
 //! ```
 //!
 //! A run is taken and told under the lock of the segments, so that nobody writes one of its blocks before.

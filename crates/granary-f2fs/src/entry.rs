@@ -1,4 +1,4 @@
-//! What others know of F2FS.
+//! Registry entries of F2FS and its variants.
 
 use crate::options::{InPlace, MkfsOptions, MountOptions};
 use granary_device::{Devices, Need};
@@ -87,7 +87,7 @@ pub const F2FS_PEBBLE: FsEntry = FsEntry {
     ..F2FS
 };
 
-/// With the options of the testbed and what a variant makes of them.
+/// With the options of the testbed as a variant changes them.
 fn mount_with(
     devices: &Devices,
     how: &Mount<'_>,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   reserve      holes become NEW_ADDR, nodes are made: from here on nothing can run out of space
-//!   write_pages  in place: to the block | out of place: to a log, and the pointer changes when the data is there
+//!   write_pages  in place: to the block | out of place: to a log, and the pointer changes when the data
+//!                is there
 //!   fsync        the nodes that changed (fsync.rs), or the next checkpoint
 //! ```
 //!

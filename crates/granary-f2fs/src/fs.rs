@@ -1,4 +1,4 @@
-//! [`F2fs`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`F2fs`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::cache::LogicalCache;
 use crate::flush::Flusher;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// What was done since mount.
+/// Counters since mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Checkpoints.
@@ -55,7 +55,7 @@ pub struct Stats {
     pub discarded: u64,
 }
 
-/// What mount found and did.
+/// Report of a mount: findings and recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The file system had been unmounted and nothing was fsynced since.
@@ -152,7 +152,7 @@ pub(crate) struct Memory {
     pub spoiled: BTreeSet<u32>,
 }
 
-/// What the next checkpoint continues.
+/// State of the last checkpoint that the next one continues.
 pub(crate) struct LastCheckpoint {
     pub version: u64,
     /// Pack that it lies in.
@@ -165,12 +165,12 @@ pub(crate) struct LastCheckpoint {
 }
 
 impl F2fs {
-    /// What mount had to recover.
+    /// The recovery that mount had to do.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
 
-    /// What was done since mount.
+    /// Counters since mount.
     pub fn stats(&self) -> Stats {
         let ssr = self.segs.lock().ssr_segments;
         Stats { ssr, ..*self.stats.lock() }

@@ -6,18 +6,18 @@
 //!     covered   in the checkpoint, and has only got new data: all its write-back is by FS_WRITE, fsync
 //!               writes nothing more
 //!     spoiled   anything else changed (size by truncation, attributes, names, ranges), or a block was
-//!               written otherwise:
-//!               ordinary writes, fsync writes nodes with marks, until the next checkpoint
+//!               written otherwise: ordinary writes, fsync writes nodes with marks, until the next
+//!               checkpoint
 //!   recovery    nodes with marks go before BAM: they came later, and have all addresses
 //! ```
 //!
-//! The inode's number in BAM has the checkpoint's version above it, so that what is left of an earlier
-//! interval (power failed between the footer and BAM_RESET) is void. No block is used twice in an interval
-//! (segs.rs), so that what an entry names is there, even where cleaning has copied the block meanwhile. What
-//! BAM names fits beside the checkpoint: before it could not, files are spoiled and fsync takes a checkpoint.
+//! The inode's number in BAM has the checkpoint's version above it, so that entries of an earlier interval
+//! are void (power failed between the footer and BAM_RESET). No block is used twice in an interval (segs.rs).
+//! So the data of an entry is there, even where cleaning has copied the block meanwhile. All blocks that BAM
+//! names fit beside the checkpoint. Before they no longer would, files are spoiled and fsync takes a
+//! checkpoint.
 //!
-//! Of times BAM says nothing: fsync (not fdatasync) writes the inode where they changed, unless `lazy_times`
-//! is on.
+//! BAM has no times: fsync (not fdatasync) writes the inode where they changed, unless `lazy_times` is on.
 //!
 //! Source: PebbleSSD section 5.2.
 
@@ -44,7 +44,7 @@ pub(crate) struct Blocks {
     pub before: u64,
 }
 
-/// What BAM says of a file.
+/// BAM's knowledge of a file.
 #[derive(Default)]
 struct Told {
     /// Block -> where it is.

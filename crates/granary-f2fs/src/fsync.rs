@@ -4,18 +4,17 @@
 //!   BAM knows all (fs_write)   nothing
 //!   nothing changed            nothing, or a FLUSH after writing in place
 //!   a regular file             (volatile cache: FLUSH, for the data) its dirty address nodes, the last
-//!                              marked, to the
-//!                              warm log; wait; FLUSH
-//!   whatever roll-forward
+//!                              marked, to the warm log; wait; FLUSH
+//!   a change that roll-forward
 //!   recovery could not redo    a checkpoint
 //! ```
 //!
 //! The reasons for a checkpoint are the kernel's (`need_do_checkpoint`), `fsync_mode` included, and two more,
-//! both rare: the new file's name was given up since the last checkpoint, by what lives on, in a way that its
-//! inode cannot tell recovery (given.rs; the kernel's recovery loses what was renamed); and the file was cut
-//! more than twice, each time further behind, with nodes freed (layout/forward.rs; the kernel's recovery
-//! finds them again). In strict mode a directory counts as changed, too, that a file was renamed away from,
-//! or that lost a name of something that lives on.
+//! both rare. First, the new file's name was given up since the last checkpoint by an inode that lives on, in
+//! a way that the new inode cannot tell recovery (given.rs). The kernel's recovery loses the renamed file
+//! there. Second, the file was cut more than twice, each time further behind, with nodes freed
+//! (layout/forward.rs). The kernel's recovery finds these nodes again. In strict mode a directory also counts
+//! as changed if a file was renamed away from it, or if it lost a name of an inode that lives on.
 
 use crate::cache::CachedBlock;
 use crate::fs::F2fs;
@@ -29,7 +28,7 @@ use granary_sim::sleep_until;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// What an fsync still has to do.
+/// Remaining work of an fsync.
 enum Left {
     Nothing,
     Flush,
@@ -63,7 +62,8 @@ impl F2fs {
             || enters_name && self.inode_node(node.ino).is_ok_and(|root| self.displaced(node, &root).is_err())
     }
 
-    /// What a new file must tell recovery of who has its name on media.
+    /// The file that has a new file's name on media, with its present place: the new file must tell recovery
+    /// of it.
     fn displaced(&self, node: &Node, root: &CachedBlock) -> Result<Option<Renamed>, Unclear> {
         let parent = {
             let s = node.state.lock();
@@ -139,7 +139,7 @@ impl F2fs {
         let _lock = self.inode_lock(ino);
         let (kind, dirty, Unsynced { moved, in_place }) = {
             let mut s = node.state.lock();
-            // Who found everything written while another still flushes must wait for it.
+            // An fsync that finds everything written while another still flushes must wait for that flush.
             s.unsynced.in_place |= s.flushing > 0;
             (s.attr.kind, if data_only { s.dirty_data } else { s.dirty }, s.unsynced)
         };
@@ -167,9 +167,9 @@ impl F2fs {
         if self.nat.needs_inode_block(ino, !list.is_empty()) && list.iter().all(|e| e.key.1 != ino) {
             list.push(self.settle_inode(node)?);
         }
-        // The mark on the last, and the inode last: what was cut short is left out as a whole, so that no
-        // block lies behind the end of its file, and extended attributes in the inode and in their node are
-        // of one time.
+        // The mark is on the last node, and the inode is last. So an fsync that was cut short is left out as
+        // a whole: no block lies behind the end of its file, and extended attributes in the inode and in
+        // their node are of one time.
         list.sort_by_key(|e| e.key.1 == ino);
         let last = list.last().map_or(ino, |e| e.key.1);
         let unclear = Cell::new(false);

@@ -1,14 +1,16 @@
-//! Cleaning: moving what is valid out of a segment, so that it is free after the next checkpoint.
+//! Cleaning: moving the valid blocks out of a segment, so that it is free after the next checkpoint.
 //!
 //! ```text
 //!   nodes, directory blocks   read and marked dirty: the next checkpoint writes them elsewhere
-//!   file blocks               inode locks -> still pointed to? -> read -> cold data log -> pointers follow (or remap.rs)
+//!   file blocks               inode locks -> still pointed to? -> read -> cold data log
+//!                             -> pointers follow (or remap.rs)
 //! ```
 //!
-//! Foreground (greedy): before an operation, where free segments are down to the reserve, what dirty nodes
-//! and directory blocks will take (`has_not_enough_free_secs`), and what data the operation brings; victims
-//! until that many would be free after a checkpoint, or as many are left as that checkpoint may take; then
-//! the checkpoint. Background (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
+//! Foreground (greedy) runs before an operation, where free segments are down to the need. The need is the
+//! reserve, the space of dirty nodes and directory blocks (`has_not_enough_free_secs`), and the data of the
+//! operation. It cleans victims until that many would be free after a checkpoint, or as many are left as that
+//! checkpoint may take. Then it takes the checkpoint. Background (cost-benefit) cleans one victim every 30 to
+//! 60 s in which nobody did anything.
 
 use crate::fs::F2fs;
 use crate::layout::node::{Footer, addr, addrs, decode, first_index};
@@ -34,9 +36,9 @@ const FRUITLESS: u32 = 4;
 
 /// Segments.
 struct Room {
-    /// What dirty nodes and directory blocks take in the next checkpoint.
+    /// Segments that dirty nodes and directory blocks take in the next checkpoint.
     dirty: u32,
-    /// That, the reserve, and what data is coming.
+    /// `dirty`, the reserve, and the data that is coming.
     need: u32,
     free: u32,
     /// Free after the next checkpoint.
@@ -153,7 +155,8 @@ impl F2fs {
         Ok(())
     }
 
-    /// Who points to a block of data, if anybody still does: the node, its inode, what kind that is.
+    /// The owner of a block of data, if anybody still points to it: the node, its inode, and the kind of
+    /// that.
     fn owner(&self, at: u32, sum: Summary) -> Result<Option<(Dnode, u32, FileKind)>> {
         let Ok(e) = self.nat.lookup(sum.nid) else { return Ok(None) };
         if e.addr == NULL_ADDR || e.version != sum.version {

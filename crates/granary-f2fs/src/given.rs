@@ -1,4 +1,4 @@
-//! [`GivenUp`]: names that were given up since the last checkpoint, and where what had them is now.
+//! [`GivenUp`]: names that were given up since the last checkpoint, and the present places of their inodes.
 //!
 //! ```text
 //!   fsync of a new file    recovery will enter its name, and take it from whoever has it on media
@@ -21,7 +21,7 @@ pub(crate) struct Unclear;
 
 #[derive(Default)]
 struct Left {
-    /// Who gave the name up.
+    /// Inodes that gave the name up.
     inos: BTreeSet<u32>,
     /// A directory did.
     by_dir: bool,
@@ -31,7 +31,7 @@ struct Left {
 #[derive(Default)]
 pub(crate) struct GivenUp {
     names: BTreeMap<(u32, Vec<u8>), Left>,
-    /// Who gave a name up and has another: the last that it got by a rename, where it never had two.
+    /// Inodes that gave a name up and have another: the last that it got by a rename, where it never had two.
     places: FxHashMap<u32, Option<(u32, Vec<u8>)>>,
 }
 
@@ -71,7 +71,7 @@ impl GivenUp {
         self.places.clear();
     }
 
-    /// Who of those that live on may have a name on media.
+    /// Inodes that live on and may have the name on media.
     fn living(&self, parent: u32, name: &[u8], on_media: &dyn Fn(u32) -> bool) -> Result<Vec<u32>, Unclear> {
         match self.names.get(&(parent, name.to_vec())) {
             None => Ok(Vec::new()),
@@ -83,8 +83,9 @@ impl GivenUp {
         }
     }
 
-    /// What the new file `ino` must tell of who may have its name on media. `on_media`: whether a checkpoint
-    /// or an fsync has an inode; `has_dir`: whether the last checkpoint has a directory.
+    /// The file that may have the name of the new file `ino` on media, with its present place: the new file
+    /// must tell of it. `on_media`: whether a checkpoint or an fsync has an inode; `has_dir`: whether the
+    /// last checkpoint has a directory.
     pub fn displaced(
         &self,
         ino: u32,
@@ -102,7 +103,7 @@ impl GivenUp {
         };
         let Some(Some((dir, now))) = self.places.get(&moved) else { return Err(Unclear) };
         let renamed = Renamed { ino: moved, parent: *dir, name: now.clone() };
-        // Whoever has that name on media is to be gone, too.
+        // Any other inode that has that name on media must be gone, too.
         let others = self.living(*dir, now, on_media)?;
         let clear = others.iter().all(|other| *other == moved);
         if clear && has_dir(*dir) && renamed.fits(name.len()) { Ok(Some(renamed)) } else { Err(Unclear) }

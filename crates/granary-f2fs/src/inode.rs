@@ -19,7 +19,7 @@ impl F2fs {
         cpu(costs().inode_read);
         let (attr, x) = entry.with(|b| block::decode(b, ino))?;
         let node = Node::new(ino, attr, &x);
-        // What was settled before it left memory may be in no node with a mark.
+        // Changes that were settled before it left memory may be in no node with a mark.
         let late = entry.is_dirty() || self.nat.needs_inode_block(ino, false);
         let version = self.last.lock().version;
         let mut s = node.state.lock();
@@ -29,7 +29,7 @@ impl F2fs {
         Ok(node)
     }
 
-    /// An inode leaves memory: its node gets the attributes, and what fsync has still to do is remembered.
+    /// An inode leaves memory: its node gets the attributes, and the remaining work of fsync is remembered.
     pub(crate) fn unload(&self, node: &Node) -> Result<()> {
         let _op = self.checkpoint_lock.read();
         self.settle_inode(node)?;

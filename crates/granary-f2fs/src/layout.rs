@@ -6,9 +6,9 @@
 //!   | 0   1       | 1       | 2       | copies  | copies  |  a segment)  |                                 |
 //! ```
 //!
-//! The geometry is the kernel's (2 MiB segments, 74 B SIT entries, 9 B NAT entries, 7 B summaries, 923 and
-//! 1018 addresses to a node, 214 slots to a dentry block), so that operations touch the same number of
-//! blocks; the bytes are our own. Parsers take any bytes and never panic.
+//! The geometry is the kernel's, so that operations touch the same number of blocks. Segments have 2 MiB, SIT
+//! entries 74 B, NAT entries 9 B, summaries 7 B, nodes 923 and 1018 addresses, and dentry blocks 214 slots.
+//! The bytes are our own. Parsers take any bytes and never panic.
 //!
 //! Not here: extra attributes, compression, zoned devices, quotas.
 //!

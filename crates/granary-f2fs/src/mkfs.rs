@@ -19,7 +19,7 @@ use granary_kit::BlockCache;
 use granary_units::{Bytes, Lpa, Page};
 use std::sync::Arc;
 
-/// Makes an empty file system on the drive. Whatever was there is gone.
+/// Makes an empty file system on the drive, and destroys its previous content.
 ///
 /// # Errors
 /// `Invalid` where the drive is too small (under 16 MiB) or the size does not fit it; the drive's.

@@ -1,11 +1,12 @@
-//! mount: find the newest checkpoint, read what it says, recover, start the daemons.
+//! mount: find the newest checkpoint, read its state, recover, start the daemons.
 //!
 //! ```text
-//!   superblock -> two packs, the newer whole one -> SIT and journals -> logs -> orphans -> roll forward -> checkpoint
+//!   superblock -> two packs, the newer whole one -> SIT and journals -> logs -> orphans -> roll forward
+//!   -> checkpoint
 //! ```
 //!
-//! Every mount ends with a checkpoint of its own: nodes that an interrupted life left behind in the log must
-//! never be taken for those of this one. (The kernel writes it only where it recovered something.)
+//! Every mount ends with a checkpoint of its own. Nodes that an interrupted life left in the log must never
+//! be taken for those of this one. (The kernel writes it only where it recovered something.)
 
 use crate::cache::LogicalCache;
 use crate::checkpoint::JOURNAL_AT;

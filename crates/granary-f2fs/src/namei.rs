@@ -1,7 +1,7 @@
 //! Names: create, link, unlink, rename, and the end of an inode.
 //!
 //! Each operation changes nodes and directory blocks in memory under the checkpoint lock, so a checkpoint has
-//! all of it or nothing. What can run out of space comes first.
+//! all of it or nothing. Steps that can run out of space come first.
 
 use crate::dir::make_empty;
 use crate::fs::F2fs;
@@ -212,7 +212,7 @@ impl F2fs {
         Ok(())
     }
 
-    /// What a moved inode says of its parent, and the link counts that come with a directory.
+    /// Changes the parent in a moved inode, and the link counts that come with a directory.
     fn change_parent(&self, moved: &Inode, from: &Inode, to: &Inode) -> Result<()> {
         if moved.view(|a| a.kind) != FileKind::Dir {
             let mut s = node(moved).state.lock();

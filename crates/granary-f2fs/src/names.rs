@@ -1,12 +1,13 @@
-//! [`Names`]: which names a directory block may have, so that most blocks of a search are not looked through.
+//! [`Names`]: a filter of the names that a directory block may have, so that a search skips most blocks.
 //!
 //! ```text
-//!   1,024 bits; the upper ten bits of a name's hash choose one (the lower ones chose the bucket that the block is of)
+//!   1,024 bits; the upper ten bits of a name's hash choose one (the lower ones chose the bucket that the
+//!   block is of)
 //! ```
 //!
-//! In memory only: the kernel looks through every block of a bucket, and what that costs in virtual time is
-//! the same with this. Invariant: the bit of each name in the block is set. Bits of names that are gone stay
-//! until a search has found nothing in the block, which sets all of them anew. Made by the first such search.
+//! In memory only: the kernel looks through every block of a bucket, and the cost in virtual time is the same
+//! with this. Invariant: the bit of each name in the block is set. Bits of names that are gone stay until a
+//! search has found nothing in the block, which sets all of them anew. Made by the first such search.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

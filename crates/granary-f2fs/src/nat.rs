@@ -1,11 +1,14 @@
-//! [`Nat`]: node number to block, and the numbers that are free.
+//! [`Nat`]: map from node number to block, and the free numbers.
 //!
 //! ```text
-//!   lookup:  dirty (since the last checkpoint)  ->  journal (in the checkpoint pack)  ->  NAT block (the copy that counts)
-//!   free numbers: a queue, filled eight NAT blocks at a time; a freed number comes back with the next checkpoint
+//!   lookup:  dirty (since the last checkpoint)  ->  journal (in the checkpoint pack)
+//!            ->  NAT block (the copy that counts)
+//!   free numbers: a queue, filled eight NAT blocks at a time; a freed number comes back with the next
+//!            checkpoint
 //! ```
 //!
-//! A number whose node is being read does not change: whoever moves a node has it in memory.
+//! The block of a number does not change while its node is being read: a task that moves a node has it in
+//! memory.
 
 use crate::geometry::Geometry;
 use crate::layout::nat::{NAT_ENTRIES, NAT_ENTRY, NAT_JOURNAL, NatEntry};
@@ -23,7 +26,7 @@ use std::sync::Arc;
 /// NAT blocks looked through for free numbers at once (`FREE_NID_PAGES`).
 const SCAN: u32 = 8;
 
-/// What fsync knows of an inode since the last checkpoint.
+/// fsync's knowledge of an inode since the last checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
     /// Its inode block was written with a mark.
@@ -54,12 +57,12 @@ pub(crate) struct Nat {
     scanning: Mutex<()>,
 }
 
-/// What a checkpoint writes of the NAT.
+/// Changes of the NAT that a checkpoint writes.
 pub(crate) struct NatFlush {
     pub journal: Vec<(u32, NatEntry)>,
     pub blocks: Vec<(Lpa, Page)>,
-    /// The same in memory, to be held until the drive has been told: lookups take no lock that a checkpoint
-    /// excludes, and what a cache lets go of they read again from where the block before still lies.
+    /// The same in memory, to be held until the drive has been told. Lookups take no lock that a checkpoint
+    /// excludes: they would read an evicted block again from its old place.
     pub held: Vec<Arc<Block>>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Node`]: what F2FS keeps with an inode in memory.
+//! [`Node`]: F2FS's state of an inode in memory.
 //!
 //! ```text
 //!   attr (vfs)      what stat shows
@@ -18,7 +18,7 @@ pub(crate) struct Node {
     pub state: Mutex<State>,
 }
 
-/// What of an inode's data an fsync has still to make safe.
+/// Parts of an inode's data that an fsync has still to make safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unsynced {
     /// A block got a new place: the node that points to it.

@@ -1,11 +1,12 @@
 //! Nodes: reading, making, writing and freeing them, and the space that they and data take.
 //!
 //! ```text
-//!   write:  [chain lock]  next block of the node's log -> NAT, SIT, summary -> footer (marks, version, next) -> drive
+//!   write:  [chain lock]  next block of the node's log -> NAT, SIT, summary
+//!                         -> footer (marks, version, next) -> drive
 //! ```
 //!
-//! All nodes are written under the chain lock, so that the drive gets them in the order of the log: recovery
-//! walks the warm log from block to block, and an fsync waits until every node before its own is there
+//! All nodes are written under the chain lock, so that the drive gets them in the order of the log. Recovery
+//! walks the warm log from block to block. An fsync waits until every node before its own is there
 //! (`f2fs_wait_on_node_pages_writeback`).
 
 use crate::cache::CachedBlock;

@@ -1,4 +1,4 @@
-//! What mkfs and mount can be told.
+//! Options of mkfs and mount.
 
 use granary_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};

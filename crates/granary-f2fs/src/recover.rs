@@ -1,15 +1,15 @@
-//! Recovery: orphans of the checkpoint go; what fsync promised after it comes back.
+//! Recovery: orphans of the checkpoint go; later changes that fsync promised come back.
 //!
 //! ```text
 //!   warm log at the checkpoint:  ... | A0* | B0 | A1 | B0* | C0 | (old version)      * fsync mark
-//!   for each inode: of every node the last copy up to the inode's last mark     A: A0     B: B0*     C: nothing
+//!   for each inode: of every node the last copy up to the inode's last mark   A: A0   B: B0*   C: nothing
 //! ```
 //!
 //! Pointers of these copies are taken over, after the file was cut as its inode says: nodes that were freed
 //! are gone, in the checkpoint and in the log. An inode that the checkpoint does not know is made, and
-//! entered in its directory where its node has the dentry mark. Whoever has the name there is moved where the
-//! inode says, or else goes. Nothing is written before all logs have moved to segments in which nothing found
-//! is; then a checkpoint. A power loss on the way finds everything as it was.
+//! entered in its directory where its node has the dentry mark. Another inode of that name is moved to the
+//! place that the new inode tells, or else goes. Before anything is written all logs have moved to segments
+//! without found nodes; then comes a checkpoint. A power loss on the way finds everything as it was.
 //!
 //! The kernel applies all copies up to the last mark in order, with the same end; but it finds freed nodes
 //! again, and loses a file that was renamed and whose name another has.
@@ -37,7 +37,7 @@ struct Found {
     page: Page,
 }
 
-/// What is to be taken over of one inode.
+/// Plan of one inode: the copies to take over.
 struct Plan {
     ino: u32,
     /// Where its name was promised: for the order.
@@ -283,7 +283,7 @@ impl F2fs {
         Ok(())
     }
 
-    /// Enters the name of a new inode; whoever has it goes.
+    /// Enters the name of a new inode; another inode of that name goes.
     fn enter(&self, plan: &Plan, found: &[Found], gone: &mut Vec<u32>) -> Result<bool> {
         let Some(n) = plan.copies.get(&0) else { return Ok(false) };
         let image = Box::new(found[*n].page.to_bytes());
@@ -384,7 +384,7 @@ impl Plan {
     }
 }
 
-/// What to take over of each inode, in the order in which names were promised.
+/// The copies to take over of each inode, in the order in which names were promised.
 fn plans(found: &[Found]) -> Vec<Plan> {
     let mut last: BTreeMap<u32, usize> = BTreeMap::new();
     for (n, f) in found.iter().enumerate().filter(|(_, f)| f.foot.flags & FSYNC != 0) {

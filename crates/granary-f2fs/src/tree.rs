@@ -234,7 +234,7 @@ impl F2fs {
             base += span;
         }
         if lost {
-            // Whatever the log has of these nodes lies before this place, and no number comes back before a
+            // All copies of these nodes in the log lie before this place, and no number comes back before a
             // checkpoint.
             let at = self.segs.lock().next_addr(log::WARM_NODE);
             self.memory.lock().cuts.entry(owner.ino).or_default().add(Cut { block: from as u32, at });

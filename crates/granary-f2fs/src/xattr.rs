@@ -1,7 +1,8 @@
-//! Extended attributes: in the inode's 200 B, and what does not fit there in a node.
+//! Extended attributes: in the inode's 200 B, and the rest in a node.
 //!
 //! ```text
-//!   set   string of all attributes -> inode [-> node, made where it is needed, freed where not]     one operation
+//!   set   string of all attributes -> inode [-> node, made where it is needed, freed where not]
+//!         one operation
 //!   fsync inode and node, marked; recovery takes the last marked copy of each (recover.rs)
 //! ```
 //!

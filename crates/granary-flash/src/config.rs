@@ -1,5 +1,5 @@
-//! What a flash array is made of, how fast it is and how its FTL works: [`Geometry`], [`NandTiming`],
-//! [`FtlConfig`].
+//! Configuration of a flash array: its geometry ([`Geometry`]), its speed ([`NandTiming`]) and its FTL
+//! ([`FtlConfig`]).
 //!
 //! Source: ByteFS Table 4 gives the channels (8), the page (4 KiB), 40 us read and 60 us program; the rest of
 //! the geometry and the gc thresholds are not stated in the paper (`bytefs_device_params.csv` has the
@@ -77,7 +77,7 @@ pub struct FtlConfig {
     /// Background gc of a plane stops when it has this many free blocks; 0 for `gc_stop`.
     #[serde(default)]
     pub idle_gc_stop: u32,
-    /// What the planes of a die can do at once.
+    /// Operations that the planes of a die can do at once.
     #[serde(default)]
     pub plane_mode: PlaneMode,
     /// Cache reads: the array reads the next page while the last one crosses the bus.
@@ -93,8 +93,8 @@ pub struct FtlConfig {
     /// How often operations fail.
     #[serde(default)]
     pub errors: ErrorConfig,
-    /// What the map of logical to flash pages counts in: a power of two from 4 KiB on. Who writes less of a
-    /// unit makes the drive read the rest and program all of it.
+    /// Unit of the map of logical to flash pages: a power of two from 4 KiB on. A write of less than a unit
+    /// makes the drive read the rest and program all of it.
     #[serde(default = "page_unit", skip_serializing_if = "is_page")]
     pub mapping_unit: Bytes,
 }

@@ -72,7 +72,7 @@ pub struct FlashCounters {
 }
 
 impl FlashCounters {
-    /// What happened after `earlier` was taken.
+    /// The counts since `earlier` was taken.
     pub fn since(&self, earlier: &FlashCounters) -> FlashCounters {
         let diff = |a: &[u64; Cause::COUNT], b: &[u64; Cause::COUNT]| std::array::from_fn(|i| a[i] - b[i]);
         FlashCounters {

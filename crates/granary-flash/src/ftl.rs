@@ -11,15 +11,15 @@
 //!                             \__program failed__> retiring --copy live pages--> bad
 //! ```
 //!
-//! Writes go round the planes in the order that the striping policy says, one page to each; every plane keeps
-//! an open block for the host's writes, one for gc's copies, one for log cleaning if that is a stream of its
-//! own and, where wear leveling works, one for cold data. See `alloc` for the choice of planes and blocks,
-//! `gc` for gc, wear leveling and bad blocks, `idle` for background gc, `recover` for power, `remap` for the
-//! P2L table, `fill` for preconditioning, `grow` for more planes.
+//! Writes go round the planes in the order that the striping policy says, one page to each. Every plane keeps
+//! an open block for the host's writes and one for gc's copies. It keeps one for log cleaning if that is a
+//! stream of its own and, where wear leveling works, one for cold data. See `alloc` for the choice of planes
+//! and blocks, `gc` for gc, wear leveling and bad blocks, `idle` for background gc, `recover` for power,
+//! `remap` for the P2L table, `fill` for preconditioning, `grow` for more planes.
 //!
-//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa`
-//! (or the P2L table, where one is kept) says `lpa`; a block's valid count is the number of its live pages;
-//! every block is in exactly one state.
+//! Invariants (`Ftl::check`). `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa`
+//! (or the P2L table, where one is kept) says `lpa`. A block's valid count is the number of its live pages.
+//! Every block is in exactly one state.
 //!
 //! It does *not* cache map pages: the whole table is in the drive's DRAM (512 MB for 1 TB, ByteFS
 //! section 4.9). It does *not* buffer writes; that is the firmware's.
@@ -198,7 +198,7 @@ impl<M: Medium> Ftl<M> {
         self.counters.program_pages[Cause::Gc as usize]
     }
 
-    /// What the NAND array itself counted, and how long it was busy.
+    /// Counters of the NAND array itself, and its busy time.
     pub fn nand_stats(&self) -> NandStats {
         self.nand.stats()
     }

@@ -22,8 +22,8 @@
 //! is done, by reserving time on the planes and buses that it needs. Content moves at once; only its time
 //! lies in the future.
 //!
-//! Invariants: a logical page has at most one live physical page, whose OOB names it; every page that the FTL
-//! programs, reads or erases is counted once under one [`Cause`]; the same calls give the same times and the
+//! Invariants. A logical page has at most one live physical page, whose OOB names it. Every page that the FTL
+//! programs, reads or erases is counted once under one [`Cause`]. The same calls give the same times and the
 //! same placement.
 //!
 //! It does *not* know about hosts, links, DRAM caches or the write log (they are the firmware's), and it

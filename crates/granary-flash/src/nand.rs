@@ -9,10 +9,10 @@
 //!
 //! Reads take the first idle time of their plane; programs and erases go to its end, so that they happen in
 //! the order of their issue. A program's data crosses the bus just before its plane becomes free (cache
-//! program: one page register in front of the one that is being programmed), and the array reads on while a
-//! page that was read crosses the bus (cache read). Commands, addresses and status polls take no bus time. A
-//! read of a page whose program is still to come in time is not held up: the controller has the content, and
-//! the firmware serves such reads from its buffer.
+//! program: one page register in front of the one that is being programmed). The array reads on while a page
+//! that was read crosses the bus (cache read). Commands, addresses and status polls take no bus time. A read
+//! of a page whose program is still to come in time is not held up: the controller has the content, and the
+//! firmware serves such reads from its buffer.
 //!
 //! Dies without independent planes, or without cache operations, are timed by `nand/die.rs`.
 //!
@@ -132,10 +132,10 @@ fn plane_line(has_rules: bool, shortest: Nanos) -> Timeline {
     if has_rules { Timeline::new(shortest) } else { Timeline::with_queue(shortest) }
 }
 
-/// Whose read it is.
+/// Priority of a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// The host's: it goes before what has not begun.
+    /// The host's: it goes before work that has not begun.
     Next,
     /// Others take idle time.
     Idle,
@@ -247,7 +247,7 @@ impl<M: Medium> Nand<M> {
         (sum(&self.planes), sum(&self.buses))
     }
 
-    /// What ended before now in a plane, and on its bus, is forgotten.
+    /// Forgets the work that ended before now in a plane and on its bus.
     #[inline]
     fn pass_at(&mut self, plane: u32) {
         let timeline = self.timeline_of(plane);

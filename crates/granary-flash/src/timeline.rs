@@ -118,9 +118,9 @@ impl Timeline {
     }
 
     /// Reserves `len` from `ready` on for urgent work: before everything that has not begun by then and is
-    /// not urgent, which moves to later as far as the idle time between does not take it up. What those who
-    /// asked for it were told stays as it was: they are wrong by the urgent work that has passed them.
-    /// Without a queue it is [`Timeline::fill`].
+    /// not urgent. That work moves to later, as far as the idle time between does not take it up. The
+    /// instants that its callers were told stay as they were: they are wrong by the urgent work that has
+    /// passed. Without a queue it is [`Timeline::fill`].
     #[inline]
     pub fn urgent(&mut self, ready: Nanos, len: Nanos) -> Span {
         if ready.0 < self.horizon
@@ -176,7 +176,7 @@ impl Timeline {
         if let Some(start) = self.cut_on(ready.0, len.0) {
             return self.account(start, len.0, false);
         }
-        // What is remembered of the time until then ends where this work begins: too early for the next.
+        // The remembered gaps end where this work begins: too early for the next.
         self.append(ready, len)
     }
 

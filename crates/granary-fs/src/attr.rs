@@ -27,7 +27,7 @@ impl Time {
     }
 }
 
-/// What an inode is.
+/// Kinds of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FileKind {
     /// Regular file.
@@ -106,7 +106,7 @@ pub mod flag {
 /// The attributes of an inode, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attr {
-    /// What it is.
+    /// Kind of the inode.
     pub kind: FileKind,
     /// The twelve permission bits.
     pub mode: u16,
@@ -216,9 +216,9 @@ impl Attr {
         if self.kind == FileKind::Dir { 0 } else { self.nlink.saturating_sub(1) }
     }
 
-    /// What fallocate of a range that ends at byte `end` changes, at `now`; whether the file grew. Both
-    /// times, also where it reserves what is there: Linux's file systems call `file_modified` first, whatever
-    /// is asked for.
+    /// Applies an fallocate of a range that ends at byte `end`, at `now`; returns whether the file grew. Both
+    /// times change, even where the blocks are reserved already: Linux's file systems call `file_modified`
+    /// first, for every mode of the call.
     pub fn allocated(&mut self, how: Allocate, end: u64, now: Time) -> bool {
         let grows = how.grows() && end > self.size;
         if grows {

@@ -1,4 +1,4 @@
-//! Checkpoints and snapshots of a file system that keeps its past: what is asked of it while nobody uses it.
+//! Checkpoints and snapshots of a file system that keeps its past: calls made while nobody uses it.
 
 use granary_units::Nanos;
 
@@ -17,12 +17,12 @@ pub struct Checkpoint {
     pub blocks: u64,
 }
 
-/// What is asked.
+/// Requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointCall {
     /// Nothing is changed.
     List,
-    /// One of what is now, or a snapshot.
+    /// Makes one of the present state, or a snapshot.
     Make {
         /// It is to be kept.
         snapshot: bool,
@@ -35,7 +35,7 @@ pub enum CheckpointCall {
     End(u64),
 }
 
-/// What there is afterwards.
+/// State after the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoints {
     /// All, oldest first.

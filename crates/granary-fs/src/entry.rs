@@ -27,16 +27,16 @@ pub struct FsEntry {
     pub name: &'static str,
     /// One line for lists.
     pub about: &'static str,
-    /// What it asks of the host's devices.
+    /// Devices of the host that it needs.
     pub needs: &'static [Need],
     /// Its SSD runs the ByteFS write-log firmware; else the page-cache firmware (ByteFS section 5.1).
     pub write_log: bool,
-    /// What it is stacked on, if anything: that is made and mounted before it, on the SSD, and handed over as
-    /// [`Mount::lower`].
+    /// The file system that it is stacked on, if any. The lower one is made and mounted first, on the SSD,
+    /// and handed over as [`Mount::lower`].
     pub below: Option<&'static FsEntry>,
     /// Its mount options; `None`: it has none.
     pub options: Option<OptionsEntry>,
-    /// What it does every so often beside write-back, and how often: what a shorter run does not show.
+    /// Its periodic work beside write-back, and the period: a shorter run does not show that work.
     pub periodic: fn(&dyn Options) -> Option<(&'static str, Nanos)>,
     /// Makes an empty file system on the devices, with the options of its `mkfs`.
     pub mkfs: fn(&Devices, &dyn Options) -> Result<()>,
@@ -60,7 +60,7 @@ pub struct OptionsEntry {
     pub section: &'static str,
     /// Reads a section, which may be incomplete, and gives it back complete.
     pub read: fn(&mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Complete>,
-    /// What of a complete section is out of its range: the key, and what would be right.
+    /// A value of a complete section that is out of its range: its key, and the valid range.
     pub refusal: fn(&dyn Options) -> Option<(&'static str, String)>,
 }
 

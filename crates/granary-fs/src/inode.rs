@@ -91,7 +91,7 @@ impl Inode {
     /// together.
     #[inline]
     pub fn prefetch_private(&self) {
-        /// Lines; what lies behind them can wait.
+        /// Lines; the bytes behind them can wait.
         const MOST: usize = 8;
         let first = Arc::as_ptr(&self.private).addr();
         let end = first + size_of_val(&*self.private).min(MOST * LINE_SIZE);

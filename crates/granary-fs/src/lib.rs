@@ -1,4 +1,4 @@
-//! The contract: what the author of a file system reads, and implements.
+//! The contract: interfaces that the author of a file system reads, and implements.
 //!
 //! ```text
 //!   granary-vfs       POSIX rules, caches, locks: calls the file system with arguments checked

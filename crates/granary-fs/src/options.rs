@@ -1,9 +1,9 @@
-//! [`Options`]: a file system's options, in whatever form the caller has them.
+//! [`Options`]: a file system's options, in any form that the caller has them.
 //!
 //! ```text
-//!   testbed, image, crash case: a table of TOML ──┐
-//!   a program: any serde deserializer             ├─ dyn Options ── read::<MountOptions>() ── the file system
-//!   none: Defaults                                ┘
+//!   testbed, image, crash case: a TOML table ──┐
+//!   a program: any serde deserializer          ├─ dyn Options ── read::<MountOptions>() ── the file system
+//!   none: Defaults                             ┘
 //! ```
 
 use crate::error::{FsError, Result};

@@ -53,7 +53,7 @@ pub fn quoted(name: &[u8]) -> String {
     out.text
 }
 
-/// What a terminal obeys, or shows nothing of.
+/// Whether a terminal obeys the character, or shows nothing of it.
 fn is_hidden(c: char) -> bool {
     // U+200B.. no width, U+202A.. and U+2066.. direction, U+FEFF no width (Unicode, "General Punctuation").
     c.is_control()
@@ -67,7 +67,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// What follows stands in plain quotes.
+    /// Puts the text from here on in plain quotes.
     fn plain(&mut self) {
         if self.escaping {
             self.text.push_str("''");

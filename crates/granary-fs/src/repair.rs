@@ -1,10 +1,10 @@
-//! [`Repaired`]: what a repair of damaged media did.
+//! [`Repaired`]: report of a repair of damaged media.
 
-/// What a repair did and what it could not do; one sentence each.
+/// Report of a repair: mended and remaining damage, one sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was wrong and how it was mended.
+    /// Damage that was found, and the way it was mended.
     pub done: Vec<String>,
-    /// What is still wrong.
+    /// Damage that remains.
     pub left: Vec<String>,
 }

@@ -15,7 +15,7 @@
 use crate::attr::Ino;
 use std::sync::OnceLock;
 
-/// What changes.
+/// Kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// Where paths lead, and who may walk them: names, directories, permissions.

@@ -1,4 +1,4 @@
-//! Extended attributes: limits, and what a caller may demand. The vfs checks names and rights.
+//! Extended attributes: limits, and a caller's demands. The vfs checks names and rights.
 
 /// Longest name of an extended attribute in bytes, namespace included.
 pub const XATTR_NAME_MAX: usize = 255;

@@ -1,4 +1,4 @@
-//! What lies on the wire: structures, the numbers of requests, flags.
+//! The wire format: structures, the numbers of requests, flags.
 //!
 //! ```text
 //!   kernel ──> InHeader (40 B) | structure of the request | names, each ended by a zero byte | data
@@ -62,7 +62,7 @@ wire! {
     WriteOut { size: u32, padding: u32, }
     /// The length of an attribute, or of the list of names.
     GetxattrOut { size: u32, padding: u32, }
-    /// What an ioctl did; what the caller's structure is to hold follows.
+    /// The result of an ioctl; the new content of the caller's structure follows.
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, }
     /// A position in a file.
     LseekOut { offset: u64, }
@@ -73,9 +73,9 @@ wire! {
     }
     /// An entry of a directory; its name follows.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32, }
-    /// What the kernel says of itself.
+    /// The kernel's version and abilities.
     InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11], }
-    /// What is agreed on.
+    /// The agreement.
     InitOut {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16,
         max_write: u32, time_gran: u32, max_pages: u16, map_alignment: u16, flags2: u32, unused: [u32; 7],
@@ -222,7 +222,7 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub const MIN_READ_BUFFER: usize = 8192;
 
 bitflags::bitflags! {
-    /// What INIT agrees on: FUSE_ and the name.
+    /// Flags that INIT agrees on: FUSE_ and the name.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct InitFlags: u64 {
         const ASYNC_READ = 1 << 0;

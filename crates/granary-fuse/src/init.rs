@@ -1,4 +1,4 @@
-//! The first request: what kernel and server agree on.
+//! The first request: the agreement of kernel and server.
 //!
 //! ```text
 //!   kernel: INIT { its version, all that it can do }      ours newer or equal, 7.23 at least: agreed, with
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Asked for in any case: asynchronous reads, writes of more than a page, requests of as many pages as the
-//! largest write takes. Times are exact to the nanosecond. What the kernel cannot do it goes without, only
-//! slower.
+//! largest write takes. Times are exact to the nanosecond. The server goes without abilities that the kernel
+//! lacks, only slower.
 //!
 //! Source: `include/uapi/linux/fuse.h`, "Version negotiation", `fuse_init_in`, `fuse_init_out`;
 //! `process_init_reply` of `fs/fuse/inode.c`.
@@ -64,7 +64,7 @@ pub(crate) fn shake_hands(device: &Arc<Device>, config: &MountConfig) -> io::Res
     }
 }
 
-/// What is agreed on; only our version where the kernel's major one is beyond it.
+/// The agreement; only our version where the kernel's major one is beyond it.
 fn agree(kernel: &InitIn, config: &MountConfig) -> InitOut {
     let version = InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() };
     if kernel.major > MAJOR {

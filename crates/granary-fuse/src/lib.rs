@@ -2,23 +2,24 @@
 //! threads.
 //!
 //! ```text
-//!   abi.rs       what lies on the wire: structures, numbers of requests, flags
+//!   abi.rs       the wire format: structures, numbers of requests, flags
 //!   request.rs   bytes ──> Request { who asks, of which node, Op }
 //!   reply.rs     Reply ──> bytes, in one writev; listing.rs: the entries of a directory
 //!   device.rs    /dev/fuse; clone.rs: one of them for each thread
 //!   mount.rs     mount(2), or fusermount3 (helper.rs)
-//!   init.rs      the first request: what kernel and server agree on
-//!   session.rs   threads:  read ──> Request ──> Server::serve(request, reply) ── now or later, from any thread ──> reply
+//!   init.rs      the first request: the agreement of kernel and server
+//!   session.rs   threads:  read ──> Request ──> Server::serve(request, reply)
+//!                          ── now or later, from any thread ──> reply
 //! ```
 //!
 //! Invariants: (1) every request is answered exactly once: a [`Reply`] that is dropped says EIO; (2) no bytes
-//! of a request can make it panic; (3) what was let go of ([`Server::forget`]) is never answered.
+//! of a request can make it panic; (3) a FORGET ([`Server::forget`]) is never answered.
 //!
-//! It contains nothing of a file system, and what it does *not* know of the protocol is answered ENOSYS,
+//! It contains nothing of a file system. Parts of the protocol that it does *not* know are answered ENOSYS,
 //! which the kernel takes for "no such call": locks, ioctl, poll, bmap, `copy_file_range`, `syncfs`, CUSE,
 //! DAX, splice, io_uring. An interrupt is answered so, too: requests run to their end.
 //!
-//! Source: the kernel's `include/uapi/linux/fuse.h` (7.38) and what `fs/fuse` makes of it.
+//! Source: the kernel's `include/uapi/linux/fuse.h` (7.38) and its use in `fs/fuse`.
 
 pub mod abi;
 mod clone;

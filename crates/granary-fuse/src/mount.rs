@@ -1,8 +1,8 @@
 //! Mounting: mount(2) where that is permitted, else the set-user-ID program `fusermount3`.
 //!
 //! ```text
-//!   open /dev/fuse ── mount(source, dir, "fuse", "fd=N,rootmode=..,user_id=..,group_id=..,subtype=..") ── EPERM ──┐
-//!                                                                                                        helper.rs
+//!   open /dev/fuse ── mount(source, dir, "fuse", "fd=N,rootmode=..,user_id=..,group_id=..,subtype=..")
+//!                      └─ EPERM ── helper.rs
 //! ```
 //!
 //! The kernel checks permissions (`default_permissions`) always.
@@ -25,9 +25,9 @@ use std::path::Path;
 /// How to mount, and what to ask of the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct MountConfig {
-    /// What the mount table shows as mounted.
+    /// The source that the mount table shows.
     pub source: String,
-    /// What it shows as the type, after `fuse.`.
+    /// The type that it shows, after `fuse.`.
     pub subtype: String,
     /// The kernel refuses changes.
     pub read_only: bool,
@@ -37,7 +37,7 @@ pub struct MountConfig {
     pub suid: bool,
     /// Others than the user who mounts may enter.
     pub allow_other: bool,
-    /// What is asked of the kernel, beyond what always is.
+    /// Flags to ask of the kernel, beyond those that are always asked for.
     pub wanted: InitFlags,
     /// Bytes of the largest write.
     pub max_write: u32,
@@ -46,7 +46,7 @@ pub struct MountConfig {
 }
 
 impl MountConfig {
-    /// What the kernel and the helper both understand.
+    /// Options that the kernel and the helper both understand.
     pub(crate) fn options(&self) -> String {
         let mut options = format!("subtype={},default_permissions", self.subtype);
         if self.allow_other {
@@ -89,7 +89,7 @@ pub(crate) fn mount(dir: &Path, config: &MountConfig) -> io::Result<Device> {
 
 /// Takes the mount out of sight.
 pub(crate) fn unmount(dir: &Path) {
-    // What cannot be taken away ends with this process.
+    // A mount that cannot be taken away ends with this process.
     if unmount_call(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) == Err(Errno::PERM) {
         helper::unmount(dir);
     }

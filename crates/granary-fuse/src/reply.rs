@@ -94,7 +94,7 @@ impl Reply {
         self.send(IoctlOut::default().as_bytes(), data);
     }
 
-    /// What `statfs` tells.
+    /// The answer to `statfs`.
     pub fn statfs(self, statfs: Statfs) {
         self.send(statfs.as_bytes(), &[]);
     }
@@ -144,7 +144,7 @@ mod tests {
     use std::time::Duration;
     use zerocopy::FromBytes;
 
-    /// What `answer` sends: (error, everything after the header).
+    /// The bytes that `answer` sends: (error, everything after the header).
     fn sent(answer: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
         let (mut read, write) = std::io::pipe().expect("a pipe");
         let device = Arc::new(Device::from(rustix::fd::OwnedFd::from(write)));

@@ -27,13 +27,13 @@ pub struct Request<'a> {
     pub unique: u64,
     /// The node that is asked of: for names, their directory.
     pub node: NodeId,
-    /// Who asks.
+    /// The user who asks.
     pub uid: u32,
     /// Their group.
     pub gid: u32,
     /// Their process; 0 for the kernel itself, and for processes that cannot be seen from here.
     pub pid: u32,
-    /// What is asked.
+    /// The operation.
     pub op: Op<'a>,
     bytes: &'a [u8],
 }
@@ -75,7 +75,7 @@ pub struct Setattr {
     pub kill: bool,
 }
 
-/// What is asked. `flags` are those of open(2), unless said otherwise.
+/// Operations. `flags` are those of open(2), unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the kernel's names
 pub enum Op<'a> {
@@ -234,7 +234,7 @@ pub struct Malformed {
     pub unique: Option<u64>,
 }
 
-/// What is left to decode.
+/// The bytes that are left to decode.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -321,7 +321,7 @@ impl Op<'_> {
 }
 
 impl Malformed {
-    /// What such a request is answered.
+    /// The answer to such a request.
     pub(crate) const ERROR: Errno = Errno::INVAL;
 }
 

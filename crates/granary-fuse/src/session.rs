@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-/// What answers requests, from several threads at once.
+/// A server of requests, from several threads at once.
 pub trait Server: Send + Sync + 'static {
     /// Answers a request, at once or later. Never one of [`Op::Forget`], [`Op::BatchForget`], [`Op::Init`],
     /// [`Op::Interrupt`], [`Op::Destroy`] or [`Op::Unknown`].
@@ -44,7 +44,7 @@ struct Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // What is mounted there by now, if this is not, is somebody else's.
+        // If this is not mounted any more, the mount there is somebody else's.
         if self.device.is_connected() {
             mount::unmount(&self.dir);
         }
@@ -201,7 +201,7 @@ mod tests {
         [header.as_bytes(), body].concat()
     }
 
-    /// What is answered to a request: nothing, or an error (0: done).
+    /// The answer to a request: nothing, or an error (0: done).
     fn answered(server: &Notes, only: Option<u32>, request: &[u8]) -> Option<i32> {
         let (mut read, write) = std::io::pipe().expect("a pipe");
         let device = Arc::new(Device::from(rustix::fd::OwnedFd::from(write)));

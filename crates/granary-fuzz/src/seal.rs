@@ -1,8 +1,8 @@
 //! Checksums that are put right after a change: a [`Seal`] is learned from the block as it was.
 //!
 //! ```text
-//!   before   [ .......... | crc | .... ]   is `crc` the CRC-32C of something near it?   yes: that is its seal
-//!   after    [ ..changed. | crc'| .... ]   the same CRC of what is there now
+//!   before   [ .......... | crc | .... ]   is `crc` the CRC-32C of something near it? yes: that is its seal
+//!   after    [ ..changed. | crc'| .... ]   the same CRC of the present content
 //! ```
 //!
 //! So one mechanism gets past the checksums of all formats whose sums lie in the unit that they cover, and a

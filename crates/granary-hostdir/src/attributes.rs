@@ -1,4 +1,4 @@
-//! Attributes, extended ones too. What has no call by an O_PATH descriptor goes through /proc/self/fd.
+//! Attributes, extended ones too. Operations without a call for O_PATH descriptors go through /proc/self/fd.
 
 use crate::errno::error;
 use crate::host::Host;
@@ -21,7 +21,7 @@ fn timespec(time: Option<Time>) -> Timespec {
     }
 }
 
-/// What the host writes into a buffer that may be too short.
+/// Reads a value from the host; grows the buffer if it is too short.
 fn read_into(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buffer = vec![0; SHORT];
     let n = match call(&mut buffer) {
@@ -36,7 +36,8 @@ fn read_into(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>
 }
 
 impl Host {
-    /// Gives it an owner, as far as it has another one. Whoever is not the superuser keeps what he made.
+    /// Sets the owner if it differs. Without superuser rights a refusal is ignored: the file stays the
+    /// caller's.
     pub(crate) fn own(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         match self.chown(uid, gid) {
             Err(FsError::NotPermitted) if !rustix::process::geteuid().is_root() => Ok(()),

@@ -116,7 +116,7 @@ impl Data for HostDir {
         let (fd, old) = (of(inode).bytes(true)?, inode.size());
         let wrote = write_payload(&fd, pos, data);
         if wrote.is_err() && pos + data.len() as u64 > old {
-            // What was written within the file stays, as after a failed write of the host's.
+            // Bytes written within the old size stay, as after a failed write of the host's.
             let _ = rustix::fs::ftruncate(&fd, old);
         }
         follow(inode)?;

@@ -1,4 +1,4 @@
-//! What the host's error numbers mean here.
+//! Mapping of the host's error numbers to errors of the vfs.
 
 use granary_fs::FsError;
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ pub(crate) fn error(errno: Errno) -> FsError {
 mod tests {
     use super::*;
 
-    /// Who gets the error of the vfs gets the host's number back, or one that Linux has for the same.
+    /// The error of the vfs yields the host's number again, or another number of Linux with the same meaning.
     #[test]
     fn every_number_comes_back() {
         let same = [(Errno::TXTBSY, Errno::BUSY), (Errno::DQUOT, Errno::NOSPC)];

@@ -248,7 +248,7 @@ impl Host {
         if self.named.swap(false, Relaxed) { self.place.lock().clone() } else { None }
     }
 
-    /// What [`Host::take_new_name`] told could not be made durable.
+    /// Takes [`Host::take_new_name`] back: the new name could not be made durable.
     pub(crate) fn name_is_new(&self) {
         self.named.store(true, Relaxed);
     }

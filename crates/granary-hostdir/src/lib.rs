@@ -1,9 +1,10 @@
-//! A directory of the host as a [`FileSystem`]: what is in it is what programs on a `Vfs` see and change.
+//! A directory of the host as a [`FileSystem`]: programs on a `Vfs` see and change its content.
 //!
 //! ```text
-//!   Inode --private--> Host = { identity, O_PATH descriptor, descriptor for bytes, last known place }      host.rs
-//!   number <-- Table --> Host                                                                            table.rs
-//!   the calls of the five traits: names.rs data.rs attributes.rs life.rs        errno -> FsError: errno.rs
+//!   Inode --private--> Host = { identity, O_PATH descriptor, descriptor for bytes,
+//!                               last known place }                                          host.rs
+//!   number <-- Table --> Host                                                               table.rs
+//!   the calls of the five traits: names.rs data.rs attributes.rs life.rs    errno -> FsError: errno.rs
 //! ```
 //!
 //! **Clock.** The host's calls take the wall clock's time and stamp the host's date. In virtual time it
@@ -16,8 +17,8 @@
 //! (`RLIMIT_NOFILE`); beyond it calls fail with `TooManyFiles`. An inode that leaves memory is found again
 //! where it was last seen, and only if it is the same file.
 //!
-//! **Who else.** The vfs remembers names and attributes. What somebody changes in the directory beside it
-//! shows up when the vfs asks again, and what was moved away under a remembered name fails with `Stale` or
+//! **Other programs.** The vfs remembers names and attributes. A change from beside, in the directory itself,
+//! shows up when the vfs asks again. A file moved away under a remembered name fails with `Stale` or
 //! `Corrupt`.
 //!
 //! **Rights.** Run by the superuser it does what the vfs allows each caller. Run by anybody else it can do

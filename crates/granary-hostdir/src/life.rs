@@ -69,7 +69,7 @@ impl Life for HostDir {
         Ok(())
     }
 
-    /// What is on media the host's own check looks at.
+    /// Checks nothing: the media are a matter for the host's own fsck.
     fn check(&self, _call: &Call<'_>) -> Result<Vec<String>> {
         Ok(Vec::new())
     }

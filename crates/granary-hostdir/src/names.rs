@@ -49,7 +49,7 @@ fn look(dir: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, name, PATH, Mode::empty())
 }
 
-/// What is made before the file system knows whose it is to be: nobody else may use it meanwhile.
+/// Mode of a new file until its owner is set: nobody else may use it meanwhile.
 const NOBODY: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::XUSR);
 
 impl HostDir {
@@ -93,7 +93,7 @@ impl HostDir {
     /// Takes a name away that was just made, and cannot stay because of `why`.
     fn unmake(dir: &OwnedFd, name: &[u8], kind: FileKind, why: &FsError) {
         if *why == FsError::Stale {
-            // What has the name is not ours.
+            // The name belongs to another file than ours.
             return;
         }
         let flags = if kind == FileKind::Dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
@@ -207,7 +207,7 @@ impl Names for HostDir {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let made = rustix::fs::openat(&*of(dir).path()?, c".", flags, NOBODY);
         let made = made.map_err(|errno| match errno {
-            // What file systems say that have none.
+            // File systems without such files report this.
             Errno::ISDIR => FsError::NotSupported,
             other => error(other),
         })?;

@@ -1,4 +1,4 @@
-//! What images cost on the wall clock: opening, changes in process mode, barriers in machine mode.
+//! Costs of images on the wall clock: opening, changes in process mode, barriers in machine mode.
 //!
 //! `cargo bench -p granary-image --bench image -- [DIR [opening|recovery|changes|barriers|fences [LINES]]]`
 //! makes its images below DIR (default: the directory for temporary files).
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the command line allocates with.
+/// The allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -221,8 +221,8 @@ fn barriers(dir: &Path) {
     }
 }
 
-/// What NOVA does to DIMMs for a small change: a page of data past the caches, a log entry, a fence, the
-/// log's tail, a fence.
+/// NOVA's stores to DIMMs for a small change: a page of data past the caches, a log entry, a fence, the log's
+/// tail, a fence.
 fn append(dimm: &dyn Drive, n: u64, page: &Page) {
     let now = granary_sim::now();
     let (log, tail) = ((1 << 28) + n * 64 % (16 << 20), (1 << 29) + n % 1024 * 128);

@@ -23,11 +23,11 @@ pub struct ImageCounters {
     pub nvm: NvmCounters,
 }
 
-/// What NVM DIMMs count.
+/// Counters of NVM DIMMs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NvmCounters {
-    /// What every device counts.
+    /// The counters that every device has.
     pub drive: DriveCounters,
     /// Behind the memory bus.
     pub dimm: DimmCounters,

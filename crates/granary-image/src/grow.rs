@@ -1,7 +1,8 @@
 //! Growing an image: the same SSD with more packages. NVM DIMMs do not grow.
 //!
 //! ```text
-//!   redo log into dram and flash ── dram.grown: the zones where the larger drive has them, synced ── flash longer, synced
+//!   redo log into dram and flash ── dram.grown: the zones where the larger drive has them, synced
+//!   ── flash longer, synced
 //!   ── redo log empty ── image.toml: the larger drive (whole or not at all) ── dram.grown becomes dram
 //! ```
 //!
@@ -71,9 +72,10 @@ impl Image {
     /// then.
     ///
     /// # Errors
-    /// As [`Image::grow_on`], and [`ImageError::Stopped`] where the image is only read. The drive goes on
-    /// with its former size, unless the host failed when the larger one was about to take its place: then it
-    /// takes no more changes, as after any failure of the host, and the next opening finds one or the other.
+    /// As [`Image::grow_on`], and [`ImageError::Stopped`] where the image is only read. After an error the
+    /// drive goes on with its former size, unless the host failed when the larger one was about to take its
+    /// place. Then the drive takes no more changes, as after any failure of the host, and the next opening
+    /// finds one or the other.
     pub fn grow_open(&self, capacity: Bytes) -> Result<Arc<DriveConfig>, ImageError> {
         if self.read_only {
             return Err(ImageError::Stopped { reason: "the image was opened to be read only".to_owned() });
@@ -101,7 +103,7 @@ impl Image {
             };
             let prepare = || {
                 prepare(host, old, new, label).inspect_err(|_| {
-                    // What is left is thrown away when the image is next opened, if not now.
+                    // The remains are thrown away when the image is next opened, if not now.
                     let _ = host.remove(GROWN);
                     let _ = host.open(FLASH, false).and_then(|flash| flash.set_len(old.flash + extra));
                 })
@@ -148,7 +150,7 @@ fn prepare(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Resul
     longer.map_err(|e| ImageError::host("extending flash", e))
 }
 
-/// What the files of the larger drive are labelled with, where those of the image are.
+/// The label of the larger drive's files, where those of the image have labels.
 type Label<'a> = Option<(&'a Identity, LabelState)>;
 
 fn copy_dram(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Result<(), ImageError> {
@@ -157,7 +159,7 @@ fn copy_dram(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Res
     let from =
         Region::new(open_file(host, DRAM, Some(old.end + extra), true)?, Memory::Dram, old.checksums, true);
     let file = host.open(GROWN, false).map_err(writing)?;
-    // Whatever an interrupted growth has left in it.
+    // An interrupted growth may have left something in it.
     file.set_len(0).and_then(|()| file.set_len(new.end + extra)).map_err(writing)?;
     if let Some((identity, state)) = label {
         label::put(&*file, new.end, identity, state).map_err(writing)?;
@@ -179,8 +181,8 @@ fn copy_dram(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Res
     to.flush().and_then(|()| to.sync()).map_err(writing)
 }
 
-/// What an interrupted growth has left, put in place or thrown away; returns the name of the memory's file.
-/// `len`: of that file, label included.
+/// Puts the remains of an interrupted growth in place or throws them away. Returns the name of the memory's
+/// file. `len`: of that file, label included.
 pub(crate) fn settle(host: &dyn Host, len: u64, read_only: bool) -> Result<&'static str, ImageError> {
     if !host.exists(GROWN) {
         return Ok(DRAM);

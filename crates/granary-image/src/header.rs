@@ -35,7 +35,7 @@ const OLDEST: u32 = 2;
 /// A header is smaller than this; anything larger is something else.
 const MOST: u64 = 1 << 20;
 
-/// What an image says about itself beside its devices.
+/// Facts about an image beside its devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageMeta {
@@ -127,7 +127,7 @@ impl Header {
         Header::parse(path, &bytes)
     }
 
-    /// What there is in its place.
+    /// The error for a path without a header, by what is there.
     fn absent(host: &dyn Host) -> ImageError {
         let path = host.path();
         if path.is_dir() {

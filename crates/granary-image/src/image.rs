@@ -12,12 +12,12 @@
 //!     lock           held while the image is open
 //! ```
 //!
-//! While it is open the devices in memory are the truth; what persists of them leaves as physical redo
-//! records, in one log for all: what one device acknowledged before another one's call is kept if that call
-//! is. Opening puts the valid part of the redo log into `dram` and `nvm`, makes the devices from them and
-//! powers them up: then they are devices whose power has failed, and RECOVER and the file systems' recovery
-//! find what they always find. The files keep what docs/FAULT_MODEL.md calls kept. Bytes that were never
-//! written are zeros and mean "as new", so an empty image takes no space.
+//! While it is open the devices in memory are the truth. Their persistent changes leave as physical redo
+//! records, in one log for all devices: a change that one device acknowledged before another one's call is
+//! kept if that call is. Opening puts the valid part of the redo log into `dram` and `nvm`, makes the devices
+//! from them and powers them up. To RECOVER and to the file systems' recovery they are devices whose power
+//! has failed. The files keep what docs/FAULT_MODEL.md calls kept. Bytes that were never written are zeros
+//! and mean "as new", so an empty image takes no space.
 //!
 //! It does *not* keep timelines, the order of use of cache pages, nor counters of a run that did not end
 //! cleanly.
@@ -46,24 +46,25 @@ use std::thread::JoinHandle;
 /// How to open an image.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// What acknowledged changes survive.
+    /// The failures that acknowledged changes survive.
     pub durability: Durability,
     /// Nothing is written to the image. The drive takes writes (recovery needs them) and forgets them when it
     /// is closed.
     pub read_only: bool,
-    /// Checkpoints are taken by whoever fills a half of the redo log, not by a thread: repeatable, for tests.
+    /// Checkpoints are taken by the caller that fills a half of the redo log, not by a thread: repeatable,
+    /// for tests.
     pub inline_checkpoints: bool,
     /// Size of a half of the redo log, bytes; chosen by the drive's size where left out.
     pub wal_half: Option<u64>,
     /// Pages whose content goes through the redo log between two barriers of machine mode, before content
     /// goes to `flash` directly; 64 where left out.
     pub riders: Option<usize>,
-    /// The SSD does all at the same instants as one in memory. It is for images of power failures: what its
-    /// process takes with it when it dies is not on the image.
+    /// The SSD does all at the same instants as one in memory. It is for images of power failures: changes
+    /// that die with the process are not on the image.
     pub paced: bool,
 }
 
-/// What is known of an image without opening it.
+/// Facts about an image, known without opening it.
 #[derive(Clone, Debug)]
 pub struct ImageInfo {
     /// Identity and file system.
@@ -72,13 +73,13 @@ pub struct ImageInfo {
     pub devices: ImageDevices,
     /// Closed cleanly: nothing is to be replayed or recovered.
     pub clean: bool,
-    /// What was counted until the image was last closed cleanly.
+    /// Counters at the last clean close of the image.
     pub counters: ImageCounters,
     /// Where other users of this machine get at it: that it is so, and what to do.
     pub exposed: Option<String>,
 }
 
-/// What opening had to do.
+/// The work of an opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Groups of changes taken from the redo log.
@@ -113,7 +114,7 @@ pub struct Image {
     pub(crate) before: ImageCounters,
     pub(crate) replayed: Option<Replayed>,
     pub(crate) read_only: bool,
-    /// What its files are labelled with; `None`: they are not, or it is only read.
+    /// The identity in the labels of its files; `None`: they have no labels, or the image is only read.
     pub(crate) identity: Option<Identity>,
     /// Held while the SSD grows.
     pub(crate) growing: Mutex<()>,
@@ -180,7 +181,7 @@ impl Image {
         header.write(host)
     }
 
-    /// What an image says about itself, without opening it; works while another process has it open.
+    /// Facts about an image, without opening it; works while another process has it open.
     ///
     /// # Errors
     /// As [`Image::open`], but for `InUse`.
@@ -252,7 +253,7 @@ impl Image {
         self.counters().write(&*self.host, self.dimm.is_some())
     }
 
-    /// What the devices counted over their life: until their last clean close, and since they were opened.
+    /// Counters of the devices over their life: until their last clean close, and since they were opened.
     pub fn counters(&self) -> ImageCounters {
         let mut since = ImageCounters::default();
         if let Some(ssd) = &self.ssd {
@@ -264,7 +265,7 @@ impl Image {
         self.before.plus(&since)
     }
 
-    /// What the image itself did since it was opened.
+    /// Counters of the image's own work since it was opened.
     pub fn journal_counters(&self) -> JournalCounters {
         self.journal.counters()
     }
@@ -312,7 +313,7 @@ impl Image {
         self.ssd.as_ref().map(|ssd| ssd.config())
     }
 
-    /// What opening found in the redo log, which may be nothing; `None` after a clean close.
+    /// The content of the redo log at opening, which may be nothing; `None` after a clean close.
     pub fn replayed(&self) -> Option<Replayed> {
         self.replayed
     }
@@ -322,8 +323,8 @@ impl Image {
         self.journal.failure()
     }
 
-    /// From now on no change is taken; reads go on. What the devices have answered is safe as if the process
-    /// died now, and closing is an error. For a caller whose own state has become doubtful.
+    /// From now on no change is taken; reads go on. Acknowledged changes are as safe as if the process died
+    /// now, and closing is an error. For a caller whose own state has become doubtful.
     pub fn freeze(&self, reason: &str) {
         self.journal.fail(reason.to_owned());
     }

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   member    | content, as long as the devices make it | label 4096 B |
-//!   label     magic "GRNYMEMB" 8, UUID 32, epoch 8, state 4, CRC-32C of all before 4, zeros        twice, 2 KiB apart
+//!   label     magic "GRNYMEMB" 8, UUID 32, epoch 8, state 4, CRC-32C of all before 4, zeros
+//!             twice, 2 KiB apart
 //!   `epoch`   UUID and the epoch in which the devices may have changed last
 //!
 //!   opened for writing in epoch e
-//!     1 labels (e + 1, opening)   2 the redo log holds nothing   3 `epoch` says e + 1   4 the log begins, named after e + 1
-//!     5 labels (e + 1, open)      6 the devices run ...          7 labels (e + 1, closed)   8 the log is empty
+//!     1 labels (e + 1, opening)   2 the redo log holds nothing   3 `epoch` says e + 1
+//!     4 the log begins, named after e + 1
+//!     5 labels (e + 1, open)      6 the devices run ...          7 labels (e + 1, closed)
+//!     8 the log is empty
 //! ```
 //!
 //! So a file fits the others if it is of the epoch that `epoch` says, or of the next one and *opening*: then
@@ -38,10 +41,10 @@ const USED: usize = 56;
 /// A file that has a label: its name, the file, bytes of its content.
 pub type Member = (&'static str, Arc<dyn HostFile>, u64);
 
-/// What a file's label says of the devices.
+/// States of the devices in a file's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelState {
-    /// About to change: what it has is of the epoch before.
+    /// About to change: the file's content is of the epoch before.
     Opening = 1,
     /// They may have changed since; the redo log belongs to it.
     Open = 2,

@@ -2,7 +2,8 @@
 //! crash of the machine.
 //!
 //! ```text
-//!   Image (image.rs)   create describe barrier close | open.rs | grow.rs: a larger SSD | header.rs, devices.rs: what an image is
+//!   Image (image.rs)   create describe barrier close | open.rs | grow.rs: a larger SSD
+//!      │               header.rs, devices.rs: description of an image
 //!      ├── granary-mssd   the SSD from what its memory says, and the changes that it makes
 //!      ├── granary-pmem   NVM DIMMs over their file, likewise
 //!      └── granary-redo   files, one redo log for all, group commit, checkpoints

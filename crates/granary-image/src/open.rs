@@ -1,13 +1,14 @@
 //! Opening an image: files, redo log, devices, in this order.
 //!
 //! ```text
-//!   header ── lock ── header ── files ── wal into dram and nvm ── SSD from its dram ── all of it to the files, wal begun anew
+//!   header ── lock ── header ── files ── wal into dram and nvm ── SSD from its dram
 //!                                          └─ contents of flash pages: those that the SSD says still count
+//!   ── all of it to the files, wal begun anew
 //!   ── journal ── devices run ── a vendor command that was under way goes on
 //! ```
 //!
-//! Whatever opening was interrupted at, the next one does it once more: until the log is begun anew nothing
-//! is gone from it.
+//! An opening that was interrupted, at any step, is done once more by the next one: until the log is begun
+//! anew nothing is gone from it.
 
 use crate::counters::ImageCounters;
 use crate::devices::nvm_bytes;
@@ -60,10 +61,10 @@ impl Image {
         let OpenOptions { durability, read_only, inline_checkpoints, wal_half, riders: most_riders, paced } =
             options;
         host.survey(!read_only)?;
-        // What is no image is not locked.
+        // A directory that is no image is not locked.
         Header::read(&*host)?;
         let lock = host.lock(read_only)?;
-        // What it was before may have grown.
+        // The image may have grown before it was locked.
         let Header { image: meta, devices: config, labelled } = Header::read(&*host)?;
         let label = if labelled { LABEL } else { 0 };
         let layout = config.ssd.as_ref().map(Layout::new);
@@ -135,7 +136,8 @@ impl Image {
             }
             Some(started)
         };
-        // What the DIMMs read: the file, or, where it is only read, what the redo log has made of it.
+        // The DIMMs read the file, or, where the image is only read, the file with the redo log applied in
+        // memory.
         let nvm_memory = match memories.get(Memory::Nvm) {
             Some(_) if read_only => memories.take(Memory::Nvm),
             Some(region) => Some(region.reader()),

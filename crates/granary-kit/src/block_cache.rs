@@ -74,7 +74,7 @@ impl Block {
         self.lpa
     }
 
-    /// What it holds.
+    /// The structure that it holds.
     pub fn what(&self) -> Structure {
         self.what
     }
@@ -212,8 +212,8 @@ impl BlockCache {
             around.iter().filter_map(|b| b.loading.try_lock().map(|g| (b, g))).collect();
         mine.push((&block, own));
         mine.sort_by_key(|(b, _)| b.lpa);
-        // Who cannot be read stays in the table, not loaded: others may wait for the same block, and try
-        // themselves.
+        // A block that cannot be read stays in the table, not loaded: other callers may wait for the same
+        // block, and try to read it themselves.
         if let Err(e) = self.read_runs(mine.iter().map(|(b, _)| *b)) {
             if mine.len() == 1 {
                 return Err(e);
@@ -250,7 +250,7 @@ impl BlockCache {
         Ok(())
     }
 
-    /// A block just allocated: zeros, without reading the drive. Replaces whatever the cache held for it.
+    /// A block just allocated: zeros, without reading the drive. Replaces the cache's old content.
     pub fn fresh(&self, lpa: Lpa, what: Structure) -> Arc<Block> {
         let mut zeros = Page::ZERO;
         zeros.bytes_mut();

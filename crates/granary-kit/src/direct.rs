@@ -14,7 +14,7 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages read together; bounds the memory of one large request.
 pub const CHUNK: u64 = 256;
 
-/// What one page has of a request.
+/// The part of a request that lies in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The page of the file.
@@ -65,8 +65,8 @@ pub fn read(
     Ok(())
 }
 
-/// The pages that a write of `data` (not empty) at `pos` leaves in a file of `size` bytes. What it does not
-/// overwrite of the first and of the last page is read; bytes behind the old end are zero.
+/// The pages that a write of `data` (not empty) at `pos` leaves in a file of `size` bytes. Bytes of the first
+/// and last page that the write does not overwrite are read. Bytes past the old end are zero.
 ///
 /// # Errors
 /// Those of `read`, which fills one page of the file.
@@ -113,7 +113,7 @@ mod tests {
         (0..len).map(|i| (i * 7 + i / 4096) as u8).collect()
     }
 
-    /// A read takes the file's bytes, whatever its borders, in chunks of bounded length.
+    /// A read takes the file's bytes, at any borders, in chunks of bounded length.
     #[test]
     fn a_read_at_any_place_is_the_files_bytes() {
         let file = file(3 * CHUNK as usize * PAGE_SIZE);

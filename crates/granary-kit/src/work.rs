@@ -1,13 +1,12 @@
-//! What the work of a file system on its structures costs the host's processor, in rows of the testbed's
-//! table.
+//! The host's processor time for the work of a file system on its structures, in rows of the testbed's table.
 //!
-//! The rows are measured on kernel file systems, and so is how often a call does what (docs/HOST_COSTS.md):
-//! an inode goes to its table four times in a create on ext4. F2FS and ByteFS are charged by ext4's counts:
-//! ByteFS was built on ext4 (ByteFS section 4.9), and F2FS's creates and deletes take within 6 % of ext4's
-//! time (NOVA, FAST'16, figure 6). What a directory's length or an allocation costs is each file system's
-//! own.
+//! The rows are measured on kernel file systems, and so is the number of steps in each call
+//! (docs/HOST_COSTS.md): a create on ext4 writes an inode to its table four times. F2FS and ByteFS are
+//! charged by ext4's counts: ByteFS was built on ext4 (ByteFS section 4.9), and F2FS's creates and deletes
+//! take within 6 % of ext4's time (NOVA, FAST'16, figure 6). Each file system accounts itself for the length
+//! of a directory and for an allocation.
 //!
-//! It does *not* charge: whoever calls it adds up and takes the processor once.
+//! It does *not* charge: the caller adds up the costs and takes the processor once.
 
 use granary_sim::costs;
 use granary_units::Nanos;
@@ -62,7 +61,7 @@ pub enum Kind {
     Allocate,
     /// An extent of new data gets its place at write-back.
     WriteBack,
-    /// What is left of an inode without names goes.
+    /// The rest of an inode without names is removed.
     End,
 }
 

@@ -1,11 +1,11 @@
-//! Extended attributes as one string of bytes: what file systems store in an inode or a block.
+//! Extended attributes as one string of bytes, which file systems store in an inode or a block.
 //!
 //! ```text
 //!   | name length 2 | value length 4 | name | value | name length 2 | ...       little endian
 //! ```
 //!
 //! Entries lie in the order in which their names came; a value of the same length is replaced in its place.
-//! Functions take any bytes: what runs over the end is not there ([`is_sound`] tells).
+//! Functions take any bytes: an entry that runs over the end is not there ([`is_sound`] tells).
 
 /// Bytes of an entry besides name and value.
 const ENTRY: usize = 6;

@@ -56,7 +56,7 @@ pub enum LabError {
         fs: String,
         /// Phase: mkfs, mount, setup, run, drain, check.
         phase: &'static str,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
 }

@@ -1,15 +1,15 @@
 //! [`Experiment`]: one workload on one file system on one testbed, in one virtual world.
 //!
 //! ```text
-//!   drive -> mkfs -> mount -> | setup: fill filesets, sync, settle | measured run | drain: sync, settle | check, unmount
-//!                             ^ counters taken                     ^              ^                     ^
-//!                                                                  where asked for:  | idle | cleaning
+//!   drive, mkfs, mount | setup: filesets, sync, settle | measured run | drain: sync, settle | check, unmount
+//!                      ^ counters taken                ^              ^                     ^
+//!                                                      where asked for:  | idle | cleaning
 //! ```
 //!
-//! The run's counters are taken at the instant at which it ends. What calls are still under way then is
-//! drain.
+//! The run's counters are taken at the instant at which it ends. Calls that are still under way then belong
+//! to the drain.
 //!
-//! The counters of the three phases are kept apart so that neither hides another (issue of every benchmark
+//! The counters of the three phases are kept apart so that neither hides another (an issue of every benchmark
 //! that stops its counters before the caches are written back). After the run the drive's and the file
 //! system's own consistency checks must be clean: a number from a broken run is worth nothing.
 
@@ -50,7 +50,7 @@ pub struct Report {
     pub calls: u64,
 }
 
-/// What to run.
+/// Parameters of a run.
 #[derive(Clone)]
 pub struct Experiment {
     /// The workload, scaled already.
@@ -89,7 +89,7 @@ pub struct Origin {
     pub vars: Vec<String>,
     /// The testbed's path, where it is a file.
     pub testbed_file: Option<String>,
-    /// What whoever asked should know of the workload and the testbed; goes to the warnings.
+    /// Notes about the workload and the testbed for the user; they go to the warnings.
     pub notes: Vec<String>,
 }
 

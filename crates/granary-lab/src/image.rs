@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// The file system of a blank drive: none. `granary export` serves such an image.
 pub const BLANK: &str = "none";
 
-/// What to make.
+/// Parameters of a new image.
 #[derive(Clone, Debug)]
 pub struct NewImage<'a> {
     /// Name of the file system, or [`BLANK`].
@@ -124,7 +124,7 @@ pub fn give_root(vfs: &Arc<Vfs>, (uid, gid): (u32, u32)) -> granary_fs::Result<(
     vfs.setattr(&Caller::KERNEL, &vfs.root(), &Change::owner(Some(uid), Some(gid)))
 }
 
-/// The directory of an image. Whoever opens it several times does so through one of these: by its path it
+/// The directory of an image. A caller that opens the image several times uses one of these: by its path it
 /// might be another one the next time.
 fn at(path: &Path) -> Arc<dyn ImageHost> {
     Arc::new(DiskHost::new(path))
@@ -136,8 +136,8 @@ fn ssd_of(path: &Path, devices: &ImageDevices) -> Result<DriveConfig, LabError> 
     devices.ssd.clone().ok_or_else(none)
 }
 
-/// What an image keeps of a testbed. Whether an image that cannot be opened for this is a finding of a check,
-/// and not a reason against making one.
+/// Whether this error of an image that cannot be opened is a finding of a check. Other errors are reasons why
+/// no check can be made.
 pub(crate) fn is_finding(e: &ImageError) -> bool {
     use ImageError::{Damaged, Geometry, Header, Mixed};
     matches!(e, Damaged { .. } | Mixed { .. } | Geometry { .. } | Header { .. })

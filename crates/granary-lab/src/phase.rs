@@ -31,7 +31,7 @@ impl Snapshot {
         self.cpu - earlier.cpu
     }
 
-    /// What each device did between `earlier` and this, by role.
+    /// Work of each device between `earlier` and this, by role.
     pub fn devices_since(&self, earlier: &Snapshot) -> BTreeMap<String, DeviceRun> {
         let pairs = self.devices.iter().zip(&earlier.devices);
         pairs
@@ -45,7 +45,7 @@ impl Snapshot {
     }
 }
 
-/// What moved between two instants.
+/// Traffic between two instants.
 pub fn phase(from: &Snapshot, to: &Snapshot) -> Phase {
     let moved = to.counters.since(&from.counters);
     Phase { virtual_s: (to.at - from.at).as_secs_f64(), host: host(&moved.link), flash: flash(&moved) }

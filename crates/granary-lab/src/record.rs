@@ -47,7 +47,7 @@ pub struct Record {
     pub threads: u64,
     /// Length of the measured run in virtual seconds.
     pub virtual_s: f64,
-    /// What ended it: `time`, or the flowop that did.
+    /// The cause of its end: `time`, or the flowop that ended it.
     #[serde(default)]
     pub ended_by: String,
     /// An interrupt ended it: it did less than it was asked for.
@@ -95,7 +95,7 @@ pub struct Record {
     /// The first lines that `print` flowops said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<String>,
-    /// What limits how far the numbers can be trusted.
+    /// Warnings that limit the trust in the numbers.
     pub warnings: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ pub struct Cleaning {
     pub overwrite: Option<Phase>,
 }
 
-/// What one device did in the measured run.
+/// Work of one device in the measured run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceRun {
     /// Traffic between it and the host.

@@ -5,18 +5,18 @@
 //! nothing is mounted; but a file that is in the image has its newest bytes there. To use the directory
 //! alone, demote all files at the unmount.
 //!
-//! What fits together is said on both sides, by the upper layer (its pair.rs). Beside that this module
-//! refuses what would go wrong unseen:
+//! Both sides record which pairs fit together, by the upper layer (its pair.rs). Beside that this module
+//! refuses combinations that would go wrong unseen:
 //!
 //! ```text
-//!   the directory is locked (flock)           another stack over it, above or below it is refused       (nested.rs)
-//!   one above or below it has a pair          refused, unless that is to be given up                    (nested.rs)
+//!   the directory is locked (flock)           another stack over, above or below it is refused  (nested.rs)
+//!   one above or below it has a pair          refused, unless that is to be given up            (nested.rs)
 //!   the image lies in the directory           refused: it would be a file of itself
 //!   files of the image are not found below    refused, unless they are to be given up
 //! ```
 //!
-//! Both can be looked at without a mount, and checked (look.rs). Where the directory is the image remembers,
-//! for people (whereabouts.rs).
+//! Both can be looked at without a mount, and checked (look.rs). The image remembers the place of the
+//! directory, for people (whereabouts.rs).
 
 mod look;
 mod nested;
@@ -41,7 +41,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the header of such an image names in place of a file system of the registry.
+/// Name in the header of such an image in place of a file system of the registry.
 pub(crate) const NAME: &str = "spfs-over-directory";
 
 /// How a directory is stacked on.
@@ -52,9 +52,9 @@ pub struct Stack<'a> {
     pub image: &'a Path,
     /// Size of a new image.
     pub size: Bytes,
-    /// What acknowledged changes survive.
+    /// Failure that acknowledged changes survive.
     pub durability: Durability,
-    /// What the image has is given up where it does not fit the directory: by number, run, or file.
+    /// The image gives up content that does not fit the directory: by number, run, or file.
     pub forget: bool,
     /// Of both layers.
     pub vfs: VfsConfig,
@@ -72,7 +72,7 @@ pub struct Stacked {
     pub devices: Devices,
     /// It was made now.
     pub new: bool,
-    /// What recovery took away, or was given up, if anything; for people.
+    /// Content that recovery took away, or that was given up, if any; for people.
     pub lost: Option<String>,
     /// Keeps other stacks off the directory; to be let go of last.
     pub lock: Lock,

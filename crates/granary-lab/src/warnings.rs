@@ -1,4 +1,4 @@
-//! What limits how far a result can be trusted (design promise 6). A warning never changes a number.
+//! Warnings that limit the trust in a result (design promise 6). A warning never changes a number.
 
 use crate::record::Record;
 use granary_bench::record::gc_never_ran;
@@ -7,15 +7,15 @@ use granary_testbed::Testbed;
 use granary_testbed::registry::FsEntry;
 use granary_workload::Workload;
 
-/// What a run is judged by, beside its record.
+/// The facts by which a run is judged, beside its record.
 pub struct Run<'a> {
     /// The file system.
     pub fs: &'a FsEntry,
-    /// What the vfs page cache serves of it.
+    /// Content that the vfs page cache serves of it.
     pub cache: CachePolicy,
-    /// What it ran on.
+    /// Its testbed.
     pub testbed: &'a Testbed,
-    /// What it ran.
+    /// Its workload.
     pub workload: &'a Workload,
 }
 

@@ -5,11 +5,11 @@
 //!                                operations per second
 //! ```
 //!
-//! Creates that many files in a new directory (the last tenth is timed), looks 20,000 names up at random, in
-//! a smaller directory in rounds, with the kernel's entries and inodes dropped before each round and a FUSE
-//! server told of it (needs root), lists all with one `readdir`, lists and looks at each as `ls -l` does
-//! (there `readdirplus` pays), removes a tenth and then the rest. What was listed is compared with what was
-//! made.
+//! Creates that many files in a new directory; the last tenth is timed. Looks 20,000 names up at random, in a
+//! smaller directory in rounds. Before each round the kernel's entries and inodes are dropped, and a FUSE
+//! server is told of it (needs root). Lists all with one `readdir`, then lists and looks at each as `ls -l`
+//! does (there `readdirplus` pays). Removes a tenth and then the rest. The listed names are compared with the
+//! created ones.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -31,11 +31,11 @@ fn rate(count: u64, work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The kernel forgets entries and inodes that nobody uses, and a FUSE server is told of each: that is not
-/// part of what is measured next.
+/// The kernel forgets entries and inodes that nobody uses, and a FUSE server is told of each. The next
+/// measurement does not include this.
 fn forget(entries: u64) -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "2")?;
-    // What is still in the queue is taken in batches, at less than a microsecond for each inode:
+    // The rest of the queue is taken in batches, at less than a microsecond for each inode:
     // docs/BENCHMARKS.md, "Large directories".
     #[allow(clippy::disallowed_methods)] // a program on the wall clock
     std::thread::sleep(Duration::from_millis(200) + Duration::from_micros(5 * entries));

@@ -101,7 +101,7 @@ fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
             let direct = open(&data, rustix::fs::OFlags::DIRECT)?;
             time(count, |i| direct.read_exact_at(block, place(i, 4096)))
         }
-        // What a commit of one page asks of the disk under an image at least: the page, its records, and a
+        // The least that a commit of one page asks of the disk under an image: the page, its records, and a
         // sync.
         "bare_sync" => {
             let direct = open(&data, rustix::fs::OFlags::DIRECT)?;

@@ -21,7 +21,7 @@
 //! called as root; the caller counts only as the owner of what it creates.
 //!
 //! Open files: the kernel has them. A request to read or write says with which flags, so nothing need be kept
-//! of them here, and most file systems answer the first OPEN and CREATE with "no such call": the kernel then
+//! of them here. Most file systems answer the first OPEN and CREATE with "no such call". The kernel then
 //! opens, creates (with MKNOD) and closes without asking, which saves a third of the requests of making a
 //! file. A file system that wants to know when a file is closed ([`granary_fs::Quirks::watches_close`]) has
 //! handles.
@@ -30,8 +30,8 @@
 //! `mount -o remount,rw`, of which a FUSE server is not told and which it cannot refuse; the image below
 //! would forget what was written.
 //!
-//! Invariant: whatever a request used (nodes, open files) is let go before its reply, so that a program that
-//! sees the reply never finds them busy.
+//! Invariant: a request lets go of everything that it used (nodes, open files) before its reply, so that a
+//! program that sees the reply never finds them busy.
 
 mod dirs;
 pub(crate) mod errands;
@@ -96,7 +96,7 @@ pub(crate) struct Adapter {
     pub(crate) settling: Settling,
 }
 
-/// What a change is answered.
+/// Answers to changes.
 enum Answer {
     Done,
     Entry(EntryOut),
@@ -130,7 +130,7 @@ impl Adapter {
         }
     }
 
-    /// What to ask of the kernel. An older one without some of it works, only slower.
+    /// The flags to ask of the kernel. An older one without some of them works, only slower.
     pub(crate) fn wanted(&self) -> InitFlags {
         let mut wanted = InitFlags::PARALLEL_DIROPS
             | InitFlags::ASYNC_DIO

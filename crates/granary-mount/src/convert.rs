@@ -109,7 +109,7 @@ pub(crate) fn errno(e: &FsError) -> Errno {
     Errno::from_raw_os_error(e.errno())
 }
 
-/// What the host said; EIO where that has no number.
+/// The host's errno; EIO where the error has no number.
 pub(crate) fn io_errno(e: &io::Error) -> Errno {
     Errno::from_io_error(e).unwrap_or(Errno::IO)
 }

@@ -1,20 +1,20 @@
-//! [`Direct`]: direct access, the second way to a mounted file system (`granary_direct` is what goes over
-//! it).
+//! [`Direct`]: direct access, the second way to a mounted file system (`granary_direct` is its protocol).
 //!
 //! ```text
 //!   thread "direct"             accepts programs ── Peer: who it is (SO_PEERCRED), its open files
 //!   thread "direct PID"         one for each program: hands out channels; ends when the program's socket
 //!                               closes
-//!   thread "direct PID.N"       one for each channel: command ──> Vfs ──> answer     (serve.rs, names.rs, walk.rs)
-//!                                        └─ views.rs: what the kernel keeps of the file is dropped where it keeps something
+//!   thread "direct PID.N"       one for each channel: command ──> Vfs ──> answer
+//!                                                     (serve.rs, names.rs, walk.rs)
+//!                                        └─ views.rs: the kernel's pages of the file are dropped, if any
 //! ```
 //!
-//! What does not change is told with a version, so that a program may keep it (versions.rs).
+//! Answers that stay true for a while come with a version, so that a program may keep them (versions.rs).
 //!
 //! It is the same vfs as the FUSE requests', under the same guard, and waits for the same durability. But the
-//! caller is a real one: the vfs checks what the process may do, whose user, groups and number the kernel has
-//! told when it connected. That it reaches the mount it shows first (reach.rs), and what one user's programs
-//! take together has an end (users.rs).
+//! caller is a real one: the vfs checks what the process may do. The kernel tells its user, groups and number
+//! when it connects. The process first shows that it reaches the mount (reach.rs). The resources of one
+//! user's programs together are limited (users.rs).
 //!
 //! Invariants:
 //!
@@ -23,8 +23,8 @@
 //!    last socket of a process the file system learns that it has ended (`Life::process_ended`).
 //! 3. When the mount ends, all of that happens before the vfs is unmounted.
 //!
-//! It does *not* know locks, mappings, the reading of directories, and what leaves the mount: they are the
-//! FUSE view's.
+//! It does *not* know locks, mappings, the reading of directories, or paths that leave the mount: they are
+//! the FUSE view's.
 //!
 //! Source: DevFS (FAST '18) sections 4.1 and 4.4: queues in shared memory, credentials that the operating
 //! system has vouched for.
@@ -62,7 +62,7 @@ const MAX_PEERS: usize = 512;
 /// Channels of all of them. Each takes a thread, and up to 1 MiB of memory that both sides see.
 const MAX_CHANNELS: usize = 1024;
 
-/// What the threads share.
+/// State that the threads share.
 pub(crate) struct Shared {
     adapter: Arc<Adapter>,
     /// Other users than the one who serves may connect.

@@ -76,7 +76,7 @@ pub enum MountError {
     /// Anything else that the system says.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The step that failed.
         what: String,
         /// The system's reason.
         source: io::Error,

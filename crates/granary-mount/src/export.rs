@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   mkfs, mount -t ext4 ──> /dev/loopN ── losetup --direct-io=on ──> DIR/drive
-//!                                                                      | FUSE, FOPEN_DIRECT_IO: no page cache between
+//!                                                                      | FUSE, FOPEN_DIRECT_IO:
+//!                                                                      | no page cache between
 //!     READ, WRITE   whole pages: one request = one command; edges: read, modify, write
 //!     FSYNC         FLUSH, then durable()
 //!     FALLOCATE     punch hole: TRIM of the pages covered, zeros to the edges; zero range: zeros are written
@@ -10,12 +11,12 @@
 //!
 //! The drive cannot know what a block means to the file system above: all of it counts as data.
 //!
-//! Invariants: (1) a request is answered when the drive has acknowledged its commands; (2) a flush is
-//! answered when everything answered before it is as safe as the drive makes it; (3) two requests that touch
+//! Invariants. (1) A request is answered when the drive has acknowledged its commands. (2) A flush is
+//! answered when everything answered before it is as safe as the drive makes it. (3) Two requests that touch
 //! one page in part do not lose each other's bytes.
 //!
-//! It does *not* merge, delay or reorder requests, and it has no cache: what the kernel asks is what the
-//! drive gets.
+//! It does *not* merge, delay or reorder requests, and it has no cache: the drive gets the kernel's own
+//! requests.
 //!
 //! Source: the kernel's `drivers/block/loop.c` (which request becomes which call) and `fs/fuse`.
 
@@ -56,7 +57,7 @@ const ZERO_BATCH: u64 = 256;
 /// How long the kernel may believe in names and attributes: they never change.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What serves it.
+/// The server of the file.
 struct Export {
     port: Port,
     size: u64,
@@ -112,7 +113,7 @@ impl Exported {
         self.unmounter.dir()
     }
 
-    /// What ends it.
+    /// A handle that ends the mount.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }

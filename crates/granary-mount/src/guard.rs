@@ -1,4 +1,4 @@
-//! [`Guard`]: what is left of a mount when a request ends in a panic.
+//! [`Guard`]: the state of a mount after a request has ended in a panic.
 //!
 //! ```text
 //!   request ── panic ── the hook: the image takes no more changes, the mount refuses them ── unwinds ── EIO
@@ -11,9 +11,9 @@
 //! the panic happens, before a lock is let go, and the end of the mount writes nothing back. The image keeps
 //! what was promised, as if the process had died there, and the next mount recovers.
 //!
-//! Locks here do not poison, so reads go on where nothing waits for the task that is gone. Who does (a commit
-//! that it led, a page that it was reading) would wait for ever, and a program that waits for a request
-//! cannot even be killed: then the process ends, which answers everybody.
+//! Locks here do not poison, so reads go on where nothing waits for the task that is gone. A request that
+//! does wait for it (a commit that it led, a page that it was reading) would wait for ever. A program that
+//! waits for a request cannot even be killed. So the process ends then, which answers everybody.
 //!
 //! Invariant: of two panics the first counts.
 
@@ -44,7 +44,7 @@ thread_local! {
     static COUNT: RefCell<Option<(*const Guard, Arc<AtomicU64>)>> = const { RefCell::new(None) };
 }
 
-/// What a panic said.
+/// The text of a panic.
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
@@ -108,10 +108,10 @@ impl Guard {
         self.why.get().is_some()
     }
 
-    /// What the first one said.
+    /// Checks that there was no panic.
     ///
     /// # Errors
-    /// That.
+    /// The text of the first panic.
     pub(crate) fn sound(&self) -> Result<()> {
         match self.why.get() {
             Some(why) => Err(DriveError::Failed(why.clone()).into()),

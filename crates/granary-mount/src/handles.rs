@@ -36,7 +36,7 @@ impl<T> Handles<T> {
         Handle(at as u64)
     }
 
-    /// What has this number.
+    /// The object with this number.
     pub(crate) fn get(&self, fh: Handle) -> Result<Arc<T>> {
         self.0.lock().slots.get(fh.0 as usize).cloned().flatten().ok_or(FsError::BadFd)
     }

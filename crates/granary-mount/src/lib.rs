@@ -10,18 +10,17 @@
 //!
 //! The other way round, [`export()`] gives a drive's blocks to the kernel's own file systems.
 //!
-//! Invariants: (1) a reply to fsync, fdatasync or an O_SYNC write leaves only after the file system's own
-//! promise and the [`Options::durable`] hook; (2) every lookup that the kernel was told of holds its node
-//! until the kernel forgets it or the mount ends; (3) each request is served whole by the thread that read
-//! it, so what one waits for (a commit, the paced drive) holds up no other.
+//! Invariants. (1) A reply to fsync, fdatasync or an O_SYNC write leaves only after the file system's own
+//! promise and the [`Options::durable`] hook. (2) Every lookup that the kernel was told of holds its node
+//! until the kernel forgets it or the mount ends. (3) Each request is served whole by the thread that read
+//! it, so a wait of one (for a commit, for the paced drive) holds up no other.
 //!
-//! It contains no file-system logic. What it does *not* do: `sync(2)` and `syncfs(2)` (the kernel does not
-//! send them to a FUSE server), locks (`flock`, `fcntl`: the kernel keeps them), `copy_file_range` (a request
-//! for it would not say whether the target was opened O_SYNC, so the kernel copies through its page cache, in
-//! writes that do).
+//! It contains no file-system logic. It does *not* do `sync(2)` and `syncfs(2)`, which the kernel does not
+//! send to a FUSE server. It does *not* do locks (`flock`, `fcntl`), which the kernel keeps. It does *not* do
+//! `copy_file_range`: a request for it would not say whether the target was opened O_SYNC, so the kernel
+//! copies through its page cache, in writes that do.
 //!
-//! Source: the kernel's `include/uapi/linux/fuse.h` and `fs/fuse`; what goes over the wire is
-//! [`granary_fuse`]'s.
+//! Source: the kernel's `include/uapi/linux/fuse.h` and `fs/fuse`; the wire format is [`granary_fuse`]'s.
 
 mod adapter;
 mod convert;

@@ -1,4 +1,4 @@
-//! What is mounted where, from `/proc/self/mountinfo`: answers without a request to the file system in
+//! Mounts and their places, from `/proc/self/mountinfo`: answers without a request to the file system in
 //! question.
 
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ pub struct MountEntry {
     pub mount_point: PathBuf,
     /// Type, for example `ext4`, or `fuse.granary` for ours.
     pub fs_type: String,
-    /// What is mounted.
+    /// The source of the mount.
     pub source: String,
     /// Nothing can be changed through it, because the mount or the file system is read-only.
     pub read_only: bool,
@@ -67,9 +67,9 @@ pub struct Elsewhere {
     pub process: Option<u32>,
 }
 
-/// A mount of this device (as in [`MountEntry::device`], which is unique on the machine at any one time; soon
-/// after an unmount it may be that of something else, so our type and the source have to be the same) that
-/// this process sees, or else one in the mount namespace of another process, as far as those tell us.
+/// A mount of this device that this process sees, or else one in the mount namespace of another process, as
+/// far as those tell us. A [`MountEntry::device`] is unique on the machine at any one time. Soon after an
+/// unmount it may be that of something else, so our type and the source have to be the same.
 pub fn mounted_elsewhere(device: &str, source: &str) -> Option<Elsewhere> {
     find_anywhere(|m| m.device == device && m.fs_type == FS_TYPE && m.source == source)
 }

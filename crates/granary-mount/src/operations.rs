@@ -131,7 +131,7 @@ impl Operations {
         self.direct[op as usize].load(Relaxed)
     }
 
-    /// Bytes that left through reads. What the kernel's page cache served is not among them.
+    /// Bytes that left through reads, without those that the kernel's page cache served.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Relaxed)
     }

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 /// thread.
 pub type DurableHook = Arc<dyn Fn(Told) + Send + Sync>;
 
-/// What a [`DurableHook`] tells.
+/// The callback that a [`DurableHook`] calls with its result.
 pub type Told = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 /// Calls the hook, if there is one, and waits until it is told.
@@ -53,10 +53,10 @@ pub struct Options {
     /// Threads that serve requests, at least 1. As many requests can wait for the host's files, or a paced
     /// drive, at the same time.
     pub threads: usize,
-    /// What `df` and `/proc/mounts` show as the device.
+    /// The device as `df` and `/proc/mounts` show it.
     pub source: String,
-    /// Makes what the drive has acknowledged survive whatever the medium's owner promises (a host crash,
-    /// say).
+    /// Makes acknowledged changes survive every failure that the medium's owner promises to survive (a host
+    /// crash, say).
     pub durable: Option<DurableHook>,
     /// Where programs connect for direct access: a path that does not exist yet, of at most 107 bytes.
     pub direct: Option<PathBuf>,

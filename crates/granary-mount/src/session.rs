@@ -80,7 +80,7 @@ pub fn check(dir: &Path, hides: bool) -> Result<(), MountError> {
     check_device()
 }
 
-/// What is said to the kernel: the largest write, and how many requests it may send ahead.
+/// The settings for the kernel, with the largest write and the number of requests that it may send ahead.
 pub(crate) fn config(
     options: &Options,
     wanted: InitFlags,
@@ -170,7 +170,7 @@ impl Mounted {
         &self.unmounter.dir
     }
 
-    /// What ends it.
+    /// A handle that ends the mount.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
@@ -180,7 +180,7 @@ impl Mounted {
         Breaker(Arc::clone(&self.adapter.guard))
     }
 
-    /// What was asked of it.
+    /// Counters of the requests.
     pub fn operations(&self) -> Arc<Operations> {
         Arc::clone(&self.adapter.operations)
     }
@@ -203,13 +203,13 @@ impl Mounted {
         adapter.errands.stop();
         adapter.leavers.errands.stop();
         if let Err(e) = adapter.guard.sound() {
-            // What is in memory is doubtful: none of it is written back.
+            // The state in memory is doubtful: none of it is written back.
             return Err(MountError::Panicked(e.to_string()));
         }
         adapter.let_go();
         let unmounted = adapter.vfs.unmount();
         if unmounted == Err(FsError::Busy) {
-            // Whatever is in its way: what programs wrote must not go with it.
+            // Something is in the way of the unmount. Data that programs wrote must not be lost with it.
             let _ = adapter.vfs.sync(&Caller::KERNEL);
         }
         let synced = wait_durable(adapter.durable.as_ref());
@@ -271,11 +271,11 @@ impl Unmounter {
     /// Unmounts, if it is still mounted. `lazy`: takes it out of sight now; it ends when nobody uses it any
     /// more.
     ///
-    /// Who has it in use is waited for a little: a program that begins another holds its own files twice for
+    /// Waits a little for programs that use it. A program that starts another holds its own files twice for
     /// an instant, between fork and exec, even those that it has closed since.
     ///
     /// # Errors
-    /// [`MountError::InUse`] unless lazy; what the system says.
+    /// [`MountError::InUse`] unless lazy; the system's error.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         for _ in 0..PATIENCE {
             match self.unmount_now(lazy) {

@@ -15,8 +15,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
-/// What the command line allocates with: an index of 20 MB in small pages of memory waits for their places,
-/// too.
+/// The allocator of the command line. In small pages of memory, an index of 20 MB also waits for the
+/// translation of their addresses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -99,8 +99,8 @@ fn bench(c: &mut Criterion<CpuTime>) {
                 index.lookup(page, line as usize, 1, &mut found)
             });
         });
-        // What many commands in flight ask for, or one of many lines, is known ahead: as `drive bench` looks
-        // it up.
+        // The lines of many commands in flight, or of one command with many lines, are known ahead. `drive
+        // bench` looks them up like this.
         g.bench_function("lookup of a line, 32 looked ahead", |b| {
             let mut next = probes.chunks(TOGETHER).cycle().flat_map(|lines| {
                 black_box(index.look_ahead(lines));

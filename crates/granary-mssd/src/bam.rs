@@ -4,10 +4,10 @@
 //! ```text
 //!   inode table (hash)          file-offset table: entries in the order of their arrival
 //!   | ino 7 | head  tail |        0         1         2         3         4
-//!            |      |          | 7,0,p9 | 8,0,p3 | 7,1,p4 | 7,0,p6 | (dead) | ...      {file, offset, page, next}
+//!            |      |          | 7,0,p9 | 8,0,p3 | 7,1,p4 | 7,0,p6 | (dead) | ...
 //!            |      `-------------------------------------- ^
 //!            `---------------->  `---------next------>`-next-^
-//!   page -> its entry:   p3: 1   p4: 2   p6: 3   p9: 0
+//!   page -> its entry:   p3: 1   p4: 2   p6: 3   p9: 0             entry: {file, offset, page, next}
 //! ```
 //!
 //! Each page that `fs_write` brings gets one entry at the tail of its file's list; lists only grow, and only

@@ -2,9 +2,9 @@
 //! same pages.
 //!
 //! ```text
-//!   read ── newest ──> the page that the firmware knows        write, trim ── release ──> firmware ── trimmed
-//!   store ── part ──> firmware                                 vendor command ── admits, serve ──> Controller
-//!                                                                              `─ in flight: Pending ── apply
+//!   read ── newest ──> the page that the firmware knows       write, trim ── release ──> firmware ── trimmed
+//!   store ── part ──> firmware                                vendor command ── admits, serve ──> Controller
+//!                                                                             `─ in flight: Pending ── apply
 //! ```
 //!
 //! A drive has one or none. Without one, each access asks once whether there is one, and no more.

@@ -32,7 +32,7 @@ pub struct DriveConfig {
     pub window: bool,
     /// The way between host and drive.
     pub link: LinkConfig,
-    /// What the drive's processor and DRAM do.
+    /// The drive's processor and DRAM.
     pub firmware: FirmwareConfig,
     /// The flash array and its FTL.
     pub flash: FtlConfig,
@@ -293,10 +293,10 @@ impl DriveConfig {
     /// The emulator of the paper (Table 4), log mode: 32 GB, 8 channels, 40/60 us, 3.5/2.5 GB/s, 4.8/0.6 us
     /// per line.
     ///
-    /// Not in the paper and chosen here: 8 ways per channel, the smallest power of two at which 60 us
-    /// programs reach the stated 2.5 GB/s (2.5e9 B/s x 60 us / 4096 B = 37 dies); an 800 MB/s channel bus
-    /// (ONFI 4.0, NV-DDR3; 3.5 GB/s over 8 channels needs 437 MB/s); 2 ms erase and 128 pages per block (the
-    /// released artifact's constants).
+    /// Some values are not in the paper and are chosen here. 8 ways per channel: the smallest power of two at
+    /// which 60 us programs reach the stated 2.5 GB/s (2.5e9 B/s x 60 us / 4096 B = 37 dies). A channel bus
+    /// of 800 MB/s: ONFI 4.0, NV-DDR3; 3.5 GB/s over 8 channels needs 437 MB/s. 2 ms erase and 128 pages per
+    /// block: the released artifact's constants.
     pub fn bytefs_emulator() -> DriveConfig {
         let geometry = Geometry {
             channels: 8,

@@ -3,7 +3,8 @@
 //! ```text
 //!   file system ── Port (blocks the task, charges host CPU) ──┐
 //!                                                             v
-//!   Drive   byte window: load store flush_lines verify | NVMe: read write flush trim | vendor: COMMIT RECOVER
+//!   Drive   byte window: load store flush_lines verify | NVMe: read write flush trim
+//!           vendor: COMMIT RECOVER
 //!     link      full duplex, write-combining buffers, posted writes, queues
 //!     firmware  `Log` (ByteFS): write log + three-layer index + TxLog + cleaning
 //!               `Cache` (baselines): page-granular write-back cache
@@ -16,8 +17,8 @@
 //! drive from, [`Layout`] where everything lies; the image itself is granary-image's.
 //!
 //! The drive never blocks anybody: every call takes the present instant and returns the instant at which the
-//! host sees it done; [`Port`](granary_device::Port) waits. What a power failure takes and leaves is stated
-//! in docs/FAULT_MODEL.md.
+//! host sees it done; [`Port`](granary_device::Port) waits. docs/FAULT_MODEL.md states the effects of a power
+//! failure.
 
 #![forbid(unsafe_code)]
 

@@ -7,18 +7,18 @@
 //! ```
 //!
 //! A page occupies its direction for 4096 B at the link's bandwidth (which was measured with 4 KiB transfers,
-//! so packet overhead is in it); a line occupies it for 64 B and the overhead of its own packet. Whoever is
-//! ready goes first: the data of a slow read holds up nobody.
+//! so packet overhead is in it); a line occupies it for 64 B and the overhead of its own packet. Transfers go
+//! in the order in which they are ready: the data of a slow read holds up nobody.
 //!
 //! ```text
 //!   to the drive:   | data of a block write, packet by packet ...   | P | P | P | L | P | P | ...
-//!                                                          a posted line ───────┘ passes what waits behind it
+//!                                                          a posted line ───────┘ passes the data behind it
 //! ```
 //!
-//! A command's data is one reservation here, up to 256 KiB, but on the link it is packets, and the
-//! completions that carry it are passed by posted writes (PCI Express, transaction ordering rules: a posted
-//! request must be able to pass completions). So a line waits for one packet of it at most; the link's time
-//! is the same, the data ends later.
+//! A command's data is one reservation here, up to 256 KiB, but on the link it is packets. Posted writes pass
+//! the completions that carry it (PCI Express, transaction ordering rules: a posted request must be able to
+//! pass completions). So a line waits for one packet of it at most; the link's time is the same, the data
+//! ends later.
 //!
 //! Posted lines need room in the drive's buffer ([`Credits`]): until its firmware takes what came before, the
 //! CPU waits.
@@ -51,7 +51,7 @@ pub struct Link {
     packet_in: Nanos,
     to_drive: Timeline,
     to_host: Timeline,
-    /// What goes to the host goes in the other direction's time.
+    /// Transfers to the host take the other direction's time.
     half_duplex: bool,
     page_in: Nanos,
     page_out: Nanos,
@@ -123,8 +123,7 @@ impl Link {
     }
 
     /// Moves `lines` posted lines to the drive, between the packets of what block writes move, once its
-    /// buffer has room for them. Whoever calls it says with [`Link::lines_taken`] when the firmware has taken
-    /// them.
+    /// buffer has room for them. The caller says with [`Link::lines_taken`] when the firmware has taken them.
     pub fn lines_in(&mut self, ready: Nanos, lines: usize) -> Nanos {
         let ready = self.credits.wait(ready, lines, self.posted_lines);
         let len = self.line_in * lines as u64;

@@ -48,8 +48,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// An emulated memory-semantic SSD.
 pub struct Mssd {
     config: RwLock<Arc<DriveConfig>>,
-    /// The one that the drive was made with, with processor times at the clock that the processors run at.
-    /// What growth changes is not read from it.
+    /// The configuration that the drive was made with, with processor times at the clock that the processors
+    /// run at. Settings that growth changes are not read from it.
     at_clock: DriveConfig,
     /// But for the pages: what it is.
     info: DriveInfo,

@@ -33,7 +33,7 @@ pub fn torn(random: &mut Stream, tears: bool) -> Option<u64> {
     Some((0..SECTORS).filter(|n| sectors >> n & 1 == 1).map(|n| 0xff << (n * 8)).sum())
 }
 
-/// What a command does to the drive's state.
+/// Effects of commands on the drive's state.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// A page gets new content.
@@ -47,7 +47,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// What a power failure may take with it.
+    /// The thing whose fate is drawn at a power failure.
     fn thing(&self) -> Thing {
         match self {
             Effect::Write(lpa, _) => Thing::Page("write", lpa.0),
@@ -217,7 +217,7 @@ impl InFlight {
         self.take(|(_, e)| e.is_own() || matches!(e, Effect::Trim(_)))
     }
 
-    /// What a read of the page sees, if something in flight concerns it.
+    /// Content that a read of the page sees, if something in flight concerns it.
     #[inline]
     pub fn seen(&self, lpa: Lpa) -> Option<Seen> {
         if !self.concerns(lpa) {

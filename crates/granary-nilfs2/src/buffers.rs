@@ -19,7 +19,7 @@ pub(crate) struct Buffers {
     pub tree: Tree,
     pub pages: BTreeMap<u64, Page>,
     pub dirty: BTreeSet<u64>,
-    /// What counters call its content.
+    /// Structure of its content in the counters.
     pub what: Structure,
     /// Key and pointer of the block that was mapped last: where the next one's pointer is looked for.
     pub last: (u64, u64),

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 struct Findings {
     wrong: Vec<String>,
-    /// Virtual blocks: who has them.
+    /// Owners of virtual blocks.
     owners: FxHashMap<u64, u64>,
     /// Addresses: which virtual block, or DAT.
     places: FxHashMap<u64, u64>,
@@ -30,7 +30,7 @@ struct Findings {
     names: BTreeMap<u64, u32>,
     children: BTreeMap<u64, u32>,
     kinds: BTreeMap<u64, (FileKind, u32)>,
-    /// Directories and what their ".." says.
+    /// Directories and the targets of their "..".
     parents: BTreeMap<u64, u64>,
     /// Where a directory's name is.
     homes: BTreeMap<u64, u64>,

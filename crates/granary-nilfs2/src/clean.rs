@@ -1,4 +1,4 @@
-//! The cleaner: what is live in a segment moves to a new log, and the segment is free.
+//! The cleaner: live blocks of a segment move to a new log, and the segment is free.
 //!
 //! ```text
 //!   victim's summaries -> each block: virtual   its DAT entry says so? in use, of a snapshot, young: moves,
@@ -106,7 +106,7 @@ impl State {
         self.need(0, 0) + decided.min(self.dat.file.tree.count) * 102 / 100
     }
 
-    /// Decides about every block of a segment: what moves, by address.
+    /// Decides about every block of a segment; returns the blocks that move, by address.
     fn empty_segment(
         &mut self,
         (seg, blocks): (u64, Vec<(u64, SummaryEntry)>),
@@ -209,7 +209,7 @@ impl Nilfs2 {
         Ok((Swept { segments, blocks_copied: copied, blocks_remapped: remapped }, gained))
     }
 
-    /// What is in memory agrees with nothing any more.
+    /// Marks the file system as broken: the state in memory is inconsistent from now on.
     fn give_up(&self, error: granary_fs::FsError) -> granary_fs::FsError {
         self.broken.lock().get_or_insert(error.clone());
         error
@@ -270,7 +270,7 @@ impl Nilfs2 {
                     break;
                 }
             }
-            // What the log itself takes has to come back.
+            // The cleaning must gain more blocks than the log itself takes.
             let likely = match want {
                 Want::Grow => u64::MAX,
                 Want::Free => fixed + victims.len() as u64 * size / 4,
@@ -321,7 +321,7 @@ impl Nilfs2 {
         };
         let pick = |pair: (u32, u32)| if few { pair.1 } else { pair.0 };
         let (step, least) = (pick(o.segments_per_clean), pick(o.min_reclaimable));
-        // An error stays where whoever waits for something durable finds it.
+        // An error stays where a caller that waits for durability finds it.
         let _ = self.clean(o.protection_period, &mut |s, all| {
             let until = s.age().saturating_sub(o.protection_period.0);
             let old = all.into_iter().filter(|c| c.age <= until);

@@ -136,7 +136,7 @@ impl Nilfs2 {
         }
     }
 
-    /// What follows when a log is on the drive.
+    /// Updates memory and superblock after a log is on the drive.
     pub(crate) fn end_log(&self, log: &Log) -> Result<()> {
         self.unflushed.store(true, Relaxed);
         {
@@ -280,7 +280,7 @@ impl Nilfs2 {
             }
         };
         if due {
-            // An error stays in `broken`: whoever waits for something durable gets it.
+            // An error stays in `broken`: a caller that waits for durability gets it.
             let _ = self.construct_if(&mut |s| s.dirty_since.map(|_| Kind::Full));
         }
         interval

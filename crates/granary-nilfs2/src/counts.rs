@@ -3,14 +3,15 @@
 //! ```text
 //!   entry in use ------------------------------> used[segment]
 //!   ended, some snapshot lies within its life -> held[segment]
-//!   ended, none does --------------------------> ended[segment][its end]    live while a protected checkpoint is before its end
+//!   ended, none does --------------------------> ended[segment][its end]
+//!                                                live while a protected checkpoint is before its end
 //!   the DAT's own blocks and nodes ------------> dat[segment]
 //! ```
 //!
-//! The cleaner asks for all segments at each step, statfs and every refusal ask for what is dead and kept. A
-//! walk of the DAT for each of these would take as long as the file system is large. One walk makes the
-//! counts, when they are asked for first; from then on [`Dat`](crate::dat::Dat) tells of each entry before
-//! and after its change. Other snapshots need another walk.
+//! The cleaner asks for all segments at each step; statfs and every refusal ask for blocks that are dead and
+//! kept. A walk of the DAT for each of these would take as long as the file system is large. One walk makes
+//! the counts, at the first question. From then on [`Dat`](crate::dat::Dat) tells of each entry before and
+//! after its change. Other snapshots need another walk.
 
 use crate::dat::DatEntry;
 use crate::geometry::Geometry;

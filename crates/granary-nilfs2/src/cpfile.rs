@@ -1,11 +1,11 @@
-//! The cpfile: which checkpoints there are.
+//! The cpfile: the list of checkpoints.
 //!
 //! ```text
-//!   block 0  header | 1 .. 20      block 1  21 .. 41      hole (all of them ended)      ...      the present one
+//!   block 0  header | 1 .. 20      block 1  21 .. 41      hole (all of them ended)   ...   the present one
 //! ```
 //!
-//! A block without checkpoints is a hole, and nobody walks over holes: what a walk reads, and what the file
-//! takes, is as much as there are checkpoints, not as there ever were.
+//! A block without checkpoints is a hole, and nobody walks over holes. So the reads of a walk, and the size
+//! of the file, follow the number of checkpoints that exist, not of those that ever existed.
 //!
 //! Source: the kernel's `nilfs_cpfile_delete_checkpoints`. It keeps a list of snapshots, too; here they are
 //! looked for, from the newest checkpoint back, where the header says that there are any.

@@ -1,4 +1,4 @@
-//! What others know of NILFS2.
+//! Registry entries of NILFS2 and its variants.
 
 use crate::fs::Nilfs2;
 use crate::options::{MkfsOptions, MountOptions};
@@ -74,7 +74,7 @@ fn fs_writes(own: MountOptions) -> MountOptions {
     MountOptions { fs_write_fsync: true, ..own }
 }
 
-/// Mounts with the options of the testbed and what a variant makes of them.
+/// Mounts with the options of the testbed as a variant changes them.
 fn open(
     devices: &Devices,
     how: &Mount<'_>,

@@ -1,4 +1,4 @@
-//! [`Nilfs2`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`Nilfs2`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::geometry::Geometry;
 use crate::layout::superblock::Superblock;
@@ -13,7 +13,7 @@ use granary_units::Nanos;
 use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
 
-/// What was done since mount.
+/// Counters since mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Logs with a super root.
@@ -43,7 +43,7 @@ pub struct Stats {
     pub dat_walks: u64,
 }
 
-/// What mount found and did.
+/// Report of a mount: findings and recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The file system had been unmounted.
@@ -58,7 +58,7 @@ pub struct Recovery {
     pub orphans: u32,
 }
 
-/// What the vfs keeps of an inode; the rest is in [`State`].
+/// The vfs's private part of an inode; the rest is in [`State`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub ino: u64,
@@ -105,12 +105,12 @@ pub struct Nilfs2 {
 }
 
 impl Nilfs2 {
-    /// What mount had to recover.
+    /// The recovery that mount had to do.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
 
-    /// What was done since mount.
+    /// Counters since mount.
     pub fn stats(&self) -> Stats {
         let dat_walks = self.state.lock().dat.walks;
         Stats { dat_walks, ..*self.stats.lock() }

@@ -1,7 +1,8 @@
-//! [`Geometry`]: how the drive is cut into segments.
+//! [`Geometry`]: the cutting of the drive into segments.
 //!
 //! ```text
-//!   segment k: blocks k*S .. (k+1)*S, but the first begins behind the superblock, and none has the last block (second superblock)
+//!   segment k: blocks k*S .. (k+1)*S, but the first begins behind the superblock,
+//!              and none has the last block (second superblock)
 //! ```
 
 use crate::layout::BLOCK_SIZE;

@@ -1,8 +1,9 @@
-//! [`Groups`]: entries of one size with bitmaps that say which are in use; the ifile and DAT are such files.
+//! [`Groups`]: entries of one size with bitmaps of those in use; the ifile and DAT are such files.
 //!
 //! ```text
-//!   | descriptors of 1024 groups | bitmap | entries of group 0 ... | bitmap | entries of group 1 ... | ... | descriptors | ...
+//!   | descriptors of 1024 groups | bitmap | entries of group 0 ... | bitmap | entries of group 1 ... | ...
 //!     used 4 B each                32,768 bits
+//!   | descriptors | ...
 //! ```
 //!
 //! Source: the kernel's `alloc.c` (`nilfs_palloc_*`); descriptors count used entries and not free ones, so

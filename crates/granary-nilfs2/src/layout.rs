@@ -4,12 +4,13 @@
 //!   block 0    segment 0           segment 1           ...            segment n-1          last block
 //!   | - | sb | log | log | log ... | log | log | ...                                       | second sb |
 //!
-//!   log (partial segments):  summary | files: data, B-tree nodes | ifile | cpfile | sufile | DAT | super root
+//!   log (partial segments):
+//!     summary | files: data, B-tree nodes | ifile | cpfile | sufile | DAT | super root
 //! ```
 //!
-//! Geometry and record sizes are the kernel's (segments of 8 MiB, inodes of 128 B, DAT entries of 32 B,
-//! segment usages of 16 B, checkpoints of 192 B, B-tree nodes of 255 children), so that operations touch the
-//! same number of blocks; the bytes are our own. Parsers take any bytes and never panic.
+//! Geometry and record sizes are the kernel's, so that operations touch the same number of blocks. Segments
+//! have 8 MiB, inodes 128 B, DAT entries 32 B, segment usages 16 B, checkpoints 192 B, and B-tree nodes 255
+//! children. The bytes are our own. Parsers take any bytes and never panic.
 //!
 //! Source: reference/nilfs2.md section 5.1 (Linux 6.1); the kernel's Documentation/filesystems/nilfs2.rst.
 

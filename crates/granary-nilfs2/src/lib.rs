@@ -1,17 +1,17 @@
 //! NILFS2: a log-structured file system whose every log is a checkpoint.
 //!
 //! ```text
-//!   namei  dir  file                 operations: change what is in memory, under `ops` shared
+//!   namei  dir  file               operations: change memory, under `ops` shared
 //!     |     |    |
 //!   state: nodes with maps (tree) and dirty blocks (buffers);  dat  ifile  cpfile  sufile
 //!     |
-//!   log: what is dirty, in order     construct: who writes it, when       clean: blocks that move        `ops` exclusive
-//!     |                                |                                    |
-//!   segments: places                 media: the drive, and blocks on their way to it
+//!   log: dirty blocks, in order    construct: writers and times    clean: moves blocks    `ops` exclusive
+//!     |                              |                               |
+//!   segments: places               media: the drive, and blocks on their way to it
 //! ```
 //!
 //! Nothing is overwritten. A log has the blocks that changed, the nodes above them, and the files of metadata
-//! up to a super root; what it replaces stays readable until the cleaner takes its segment. A power loss goes
+//! up to a super root. Replaced blocks stay readable until the cleaner takes their segment. A power loss goes
 //! back to the newest whole log, and forward over logs of data that fdatasync left. Protocol, sizes and
 //! timers are those of Linux 6.1 (`granary calibrate --reference` compares the blocks of each operation); the
 //! bytes on media are our own.

@@ -1,9 +1,10 @@
-//! A log: what is dirty, in order, with new numbers and places.
+//! A log: the dirty blocks, in order, with new numbers and places.
 //!
 //! ```text
-//!   collect   files -> blocks that the cleaner moves -> ifile -> cpfile -> sufile     each: data, then nodes bottom-up
+//!   collect   files -> blocks that the cleaner moves -> ifile -> cpfile -> sufile
+//!             each: data, then nodes bottom-up
 //!   close     DAT: all of its blocks that this changed are known now
-//!   lay       places: parts of segments                                               segments.rs
+//!   lay       places: parts of segments (segments.rs)
 //!   settle    places go into DAT and DAT's own map, usages into the sufile
 //!   encode    summaries, checksums, super root
 //! ```
@@ -26,7 +27,7 @@ use granary_device::Structure;
 use granary_fs::{FileKind, FsError, Result};
 use granary_units::Page;
 
-/// What a log is to have.
+/// Kinds of logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Everything, with a super root.
@@ -52,7 +53,7 @@ pub(crate) struct Log {
     pub blocks: Vec<(u64, Page, Structure)>,
     /// Blocks that REMAP moves: from, to.
     pub remaps: Vec<(u64, u64)>,
-    /// Where it begins: what a superblock names.
+    /// The place where it begins; a superblock names it.
     pub at: u64,
     pub seq: u64,
     pub serial: u64,
@@ -123,10 +124,10 @@ fn collect_data(
 }
 
 impl State {
-    /// Makes a log of what is dirty, and of the blocks that the cleaner moves.
+    /// Makes a log of all dirty blocks, and of the blocks that the cleaner moves.
     ///
     /// # Errors
-    /// `NoSpace`: no room for it; `Corrupt`, the drive's. What is in memory then agrees with nothing.
+    /// `NoSpace`: no room for it; `Corrupt`, the drive's. After an error the state in memory is inconsistent.
     pub fn make_log(&mut self, media: &Media, kind: Kind, moved: Vec<Item>) -> Result<Log> {
         let mut flags = if moved.is_empty() { 0 } else { GC };
         let mut items = Vec::new();
@@ -165,7 +166,7 @@ impl State {
         Ok(grown)
     }
 
-    /// What is promised and not written yet.
+    /// Counts again the blocks that are promised and not written yet.
     pub fn recount(&mut self) {
         let (mut pending, mut new) = (0, 0);
         let nodes = &self.nodes;

@@ -120,8 +120,8 @@ impl Media {
         Ok(self.port.read(Lpa(at), out, what)?)
     }
 
-    /// Starts reading blocks, neighbours in one command. What it brings is good where the [`Media::era`] of
-    /// the look-up still is when it has completed.
+    /// Starts reading blocks, neighbours in one command. The content is good if the [`Media::era`] of the
+    /// look-up is unchanged when the read has completed.
     pub fn submit_reads(&self, addrs: &[u64], out: &mut [Page], what: Structure) -> Result<Ticket> {
         let (mut ticket, mut at) = (Ticket::NONE, 0);
         let addrs: Vec<u64> = addrs.iter().map(|at| self.present(*at)).collect();

@@ -18,7 +18,7 @@ use granary_device::{Port, Structure};
 use granary_fs::{Attr, FileKind, FsError, Result, Time};
 use granary_units::{Lpa, Page};
 
-/// Makes an empty file system on the drive. Whatever was there is gone.
+/// Makes an empty file system on the drive, and destroys its previous content.
 ///
 /// # Errors
 /// `Invalid` where the drive is too small (under 3 MiB) or the sizes do not fit it; the drive's.

@@ -1,13 +1,14 @@
 //! Mounting, and recovery after a power failure.
 //!
 //! ```text
-//!   superblocks, the newer -> logs from there on -> newest super root -> DAT, cpfile, sufile -> checkpoint -> ifile
-//!   -> superblock: one mount more -> data of later logs -> inodes without names -> a log with all that -> superblock
+//!   superblocks, the newer -> logs from there on -> newest super root -> DAT, cpfile, sufile -> checkpoint
+//!   -> ifile -> superblock: one mount more -> data of later logs -> inodes without names
+//!   -> a log with all that -> superblock
 //! ```
 //!
-//! The number of the mount is in the serial numbers of its logs: none of an interrupted life is taken for one
-//! of this. Recovery changes nothing on media until its own log is whole, so it can be interrupted and begins
-//! again.
+//! The number of the mount is in the serial numbers of its logs. So no log of an interrupted life is taken
+//! for one of this. Recovery changes nothing on media until its own log is whole, so it can be interrupted
+//! and begins again.
 
 use crate::buffers::Buffers;
 use crate::clean::cleaner_loop;
@@ -91,7 +92,7 @@ fn read_usages(media: &Media, dat: &mut Dat, sufile: &mut Buffers) -> Result<(Ve
     Ok((all, header.2))
 }
 
-/// What the media have, in memory.
+/// Loads the state on media into memory.
 fn load(media: &Media, sb: &Superblock, options: &MountOptions) -> Result<(State, Chain)> {
     let chain = follow(media, sb, options.go_back)?;
     let [dat, cpfile, sufile] = &chain.root.inodes;

@@ -1,7 +1,7 @@
 //! Names: create, link, unlink, rename, and the end of an inode.
 //!
 //! Each operation changes blocks in memory while no log is made, so a checkpoint has all of it or nothing.
-//! What can fail comes first.
+//! Steps that can fail come first.
 
 use crate::dat::Virtual;
 use crate::fs::{Held, Nilfs2};

@@ -1,4 +1,4 @@
-//! What mkfs and mount can be told.
+//! Options of mkfs and mount.
 
 use granary_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct MkfsOptions {
     pub segment_blocks: Option<u32>,
 }
 
-/// What fsync makes durable.
+/// Changes that fsync makes durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fsync {
@@ -23,7 +23,7 @@ pub enum Fsync {
     /// `nilfs_inode_dirty`).
     #[default]
     Content,
-    /// Whatever changed, so that an fsync that returned is a promise.
+    /// Any change, so that an fsync that returned is a promise.
     All,
 }
 
@@ -33,10 +33,10 @@ pub enum Fsync {
 pub struct MountOptions {
     /// Checkpoint to mount, which must be a snapshot; nothing can be changed then. `None` = the newest.
     pub cp: Option<u64>,
-    /// Where the newest log is damaged, mount what an older one has: whatever is newer is lost. The kernel
+    /// Where the newest log is damaged, mount the state of an older one: everything newer is lost. The kernel
     /// goes back to the log of the other superblock unasked, but not where the drive fails.
     pub go_back: bool,
-    /// What fsync makes durable.
+    /// Changes that fsync makes durable.
     pub fsync: Fsync,
     /// How long changes wait for a log that nobody asks for (NILFS_SC_DEFAULT_TIMEOUT), ns.
     pub log_interval: Nanos,

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A log counts if all of its parts are whole and it follows the one before (serial numbers, sequence numbers
-//! of segments). What a crash left behind has another predecessor and is never taken for a later log.
+//! of segments). A log that a crash left behind has another predecessor and is never taken for a later log.
 //!
 //! A power failure tears the last log: its blocks can be read, and do not fit its checksum. A drive that
 //! cannot read a block is another matter: the log may be one that was acknowledged, and a mount fails (as the
-//! kernel's, NILFS_SEG_FAIL_IO). The log that the superblock names was flushed before it was named: where
-//! that one is not whole, something is damaged.
+//! kernel's, NILFS_SEG_FAIL_IO). The superblock names a log only after that log was flushed: if it is not
+//! whole, something is damaged.
 //!
 //! Source: reference/nilfs2.md section 5.2; the kernel's `recovery.c`.
 
@@ -28,7 +28,7 @@ use granary_fs::{FsError, Result};
 use granary_units::Page;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the logs on media say.
+/// The state that the logs on media describe.
 pub(crate) struct Chain {
     pub root: SuperRoot,
     pub at: LastRoot,
@@ -36,7 +36,7 @@ pub(crate) struct Chain {
     pub cursor: Cursor,
     /// Logs of data behind the root: blocks with their places.
     pub data: Vec<(u64, SummaryEntry)>,
-    /// Files that grew in them, and to what size.
+    /// Files that grew in them, and their new sizes.
     pub grown: Vec<(u64, u64)>,
     /// Times of files that they have data of: mtime, ctime.
     pub times: Vec<(u64, (i64, i64))>,
@@ -52,7 +52,7 @@ struct Whole {
     at: u64,
     root: Option<SuperRoot>,
     blocks: Vec<(u64, SummaryEntry)>,
-    /// The file that grew, and to what size.
+    /// The file that grew, and its new size.
     grown: Option<(u64, u64)>,
     times: Option<(u64, (i64, i64))>,
     /// Where it ended: segment, behind its last block, sequence number, segment after that.

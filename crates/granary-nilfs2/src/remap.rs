@@ -1,7 +1,8 @@
 //! PebbleSSD's drive: cleaning by REMAP keep, fsync by FS_WRITE (PebbleSSD sections 4.2.1 and 5.2).
 //!
 //! ```text
-//!   cleaner   REMAP keep old -> places in the log | summary, metadata, super root | superblock | BAM_RESET | segments are free
+//!   cleaner   REMAP keep old -> places in the log | summary, metadata, super root | superblock | BAM_RESET
+//!             | segments are free
 //!             until the reset both names read the block: DAT on media names the old one, the log the new one
 //!   fsync     summary, data by FS_WRITE                  ...      the next super root, then BAM_RESET
 //!   recovery  of each pair of names the one that no log has is trimmed; data of logs by their summaries, as

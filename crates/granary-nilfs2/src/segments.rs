@@ -1,4 +1,4 @@
-//! [`Segments`]: which segments are free, and where the log goes on.
+//! [`Segments`]: the free segments, and the place where the log goes on.
 //!
 //! ```text
 //!   segment  | log | log | here -> ......... |      next segment, already chosen | ............ |
@@ -6,9 +6,9 @@
 //!             number
 //! ```
 //!
-//! A segment can be taken if the sufile of the newest log that is surely on media calls it clean, and if the
-//! log that the superblock names, where a recovery begins to read, is newer than what it held: else the chain
-//! of logs would be cut.
+//! A segment can be taken under two conditions. The sufile of the newest log that is surely on media calls it
+//! clean. The log that the superblock names is newer than the segment's old content: a recovery begins to
+//! read at that log, and else the chain of logs would be cut.
 
 use crate::geometry::Geometry;
 use crate::layout::SUFILE_INO;
@@ -184,7 +184,7 @@ impl Segments {
         &self.pool
     }
 
-    /// What is written in the present segment.
+    /// Notes the blocks that are written in the present segment.
     fn note(&mut self, age: u64) {
         let seg = self.cursor.seg;
         let blocks = (self.cursor.at - self.geo.start(seg)) as u32;

@@ -1,16 +1,16 @@
-//! Space: what is promised can be written.
+//! Space: promised blocks can be written.
 //!
 //! ```text
 //!   all blocks of segments
 //!   | in use (files, metadata) ... | promised | free for users | dead, and reserved for the cleaner |
 //!                                              capacity (9/10 of what is not kept)
-//!   room for logs: clean segments and the rest of the present one   >=   what the next log can need   +   kept
+//!   room for logs: clean segments and the rest of the present one >= the next log's largest need + kept
 //! ```
 //!
-//! Two things must hold before something is made dirty. What will be in use fits the capacity: then there are
-//! dead blocks enough for the cleaner to make room, at any time. And there is room for the log now, else
-//! somebody has to write one and clean first. Where dead blocks are protected (by their age, by snapshots)
-//! cleaning may find nothing: that is no space, as in the kernel, and statfs does not offer it.
+//! Two conditions must hold before a block is made dirty. First, all blocks in use then fit the capacity:
+//! there are dead blocks enough for the cleaner to make room, at any time. Second, there is room for the log
+//! now, else somebody has to write one and clean first. Where dead blocks are protected (by their age, by
+//! snapshots) cleaning may find nothing. That is no space, as in the kernel, and statfs does not offer it.
 
 use crate::fs::Nilfs2;
 use crate::layout::inode::INODE;
@@ -147,7 +147,7 @@ impl Nilfs2 {
             }
             spent = !self.clean_for_space(want)?;
         }
-        // What frees space has all of the rest.
+        // Operations that free space may use all of the rest.
         let last = {
             let s = self.state.lock();
             want == Want::Free && s.segs.room() > s.need(pages, names) + s.segs.geo.seg_blocks
@@ -159,8 +159,8 @@ impl Nilfs2 {
         Err(FsError::NoSpace)
     }
 
-    /// Says once, in the log of a mount, what keeps the space that somebody was just refused; where it is
-    /// little, the space is full of what is in use.
+    /// Says once, in the log of a mount, why space is kept that somebody was just refused. It says nothing if
+    /// little is kept: then blocks in use fill the space.
     fn say_why(&self) {
         if granary_sim::in_virtual_time() || self.said_why.load(Relaxed) {
             return;
@@ -214,7 +214,7 @@ impl Space for Nilfs2 {
         Ok(pos.max(index * BS).min(size))
     }
 
-    /// What there is, and what could be had now.
+    /// Total space, and space that is available now.
     ///
     /// # Errors
     /// `Corrupt`; the drive's.

@@ -1,4 +1,4 @@
-//! What an fsync has to write, and fsyncs that share a wait for the drive.
+//! Writes of an fsync, and fsyncs that share a wait for the drive.
 //!
 //! ```text
 //!   fsync of a   | log of a: submit, wait |
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Linux writes the log of one file at a time (`nilfs_construct_dsync_segment`), and so does [`Nilfs2`]
-//! without FS_WRITE. A super root, which most fsyncs need there, is one for all who wait. With FS_WRITE
-//! nearly every fsync is a log of its own file: if each waited for the drive alone, threads would lose what
-//! the shared super root gave them. So whoever has the constructor writes the logs of all who asked. A power
-//! failure may leave a later log of such a group without an earlier one. Recovery then stops before both, and
-//! nobody was told that either of them is durable.
+//! without FS_WRITE. There most fsyncs need a super root, which is one for all callers that wait. With
+//! FS_WRITE nearly every fsync is a log of its own file: if each waited for the drive alone, threads would
+//! lose the gain of the shared super root. So the holder of the constructor writes the logs of all callers
+//! that asked. A power failure may leave a later log of such a group without an earlier one. Recovery then
+//! stops before both, and nobody was told that either of them is durable.
 //!
 //! Source: PebbleSSD section 5.2; the paper does not say how fsyncs of several threads meet.
 
@@ -62,11 +62,12 @@ impl Nilfs2 {
         changed.then_some(Kind::Full)
     }
 
-    /// Writes what this fsync needs, and what those need that asked meanwhile.
+    /// Writes the log that this fsync needs, and the logs of those that asked meanwhile.
     fn sync_together(&self, asked: Asked) -> Result<()> {
         self.syncing.lock().push(asked);
         let _all = self.ops.write();
-        // Who had the constructor before may have taken ours: then this is empty, or of others.
+        // The last holder of the constructor may have taken this request: then the list is empty, or has only
+        // others.
         let all = std::mem::take(&mut *self.syncing.lock());
         self.working()?;
         let full = {

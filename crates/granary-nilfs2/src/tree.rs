@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   up to block 5         direct: six pointers in the inode
-//!   else                  root in the inode, 3 children -> nodes of 255 children -> ... -> level 1: pointers to blocks
+//!   else                  root in the inode, 3 children -> nodes of 255 children -> ...
+//!                         -> level 1: pointers to blocks
 //! ```
 //!
 //! Pointers are virtual block numbers, or addresses in DAT's own map. A node that changes makes all above it
 //! dirty: the next log gives it a new place, which its parent has to know. Nodes are read when they are
 //! needed and stay until [`Tree::evict`]. Appending leaves full nodes behind (the kernel's carries entries to
-//! the left sibling, with the same result); only truncation removes entries, and the end of checkpoints those
-//! of the cpfile, so few nodes are less than half full and none are merged.
+//! the left sibling, with the same result). Only truncation removes entries, and the end of checkpoints
+//! removes those of the cpfile. So few nodes are less than half full and none are merged.
 //!
 //! Invariants: keys ascend; a dirty node's parent is dirty and in memory; pointer 0 is a node that never was
 //! on media. Source: reference/nilfs2.md section 5.1.
@@ -182,11 +183,11 @@ impl Tree {
         Ok(freed)
     }
 
-    /// Makes a block a hole; the pointers that nobody needs any more, nodes' too. After an error nothing has
-    /// changed.
+    /// Makes a block a hole; returns the pointers that nobody needs any more, nodes' too. After an error
+    /// nothing has changed.
     pub fn remove(&mut self, key: u64, from: &mut dyn Blocks) -> Result<Vec<u64>> {
         let mut freed = Vec::new();
-        // Whatever the removal meets is in memory then.
+        // The lookup brings all nodes that the removal meets into memory.
         if self.lookup(key, from)?.is_none() {
             return Ok(freed);
         }

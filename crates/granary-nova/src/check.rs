@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   every valid inode ── replay ──> blocks: used once, and the rest is exactly the free lists
-//!        |                  `─────> the state in memory, if it is there: tail, pages, counts, indexes, attributes
+//!        |                  `─────> the state in memory, if it is there: tail, pages, counts, indexes,
+//!        |                  |       attributes
 //!        |                  `─────> page counts, dead flags on media
-//!   every directory ── names ──> inodes that exist, of that kind; links = names + subdirectories; reached from the root
+//!   every directory ── names ──> inodes that exist, of that kind; links = names + subdirectories;
+//!                                reached from the root
 //!   journals empty | inode tables: used = valid, free = not valid
 //! ```
 //!
@@ -23,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What the check knows of an inode.
+/// The check's record of an inode.
 struct Seen {
     kind: FileKind,
     nlink: u32,
@@ -96,7 +98,7 @@ impl Nova {
         Ok(bad.into_vec())
     }
 
-    /// Page tails against the entries in them; what lies beyond the end is zero.
+    /// Page tails against the entries in them; bytes beyond the end are zero.
     fn check_media(&self, r: &Replayed, ino: Ino, bad: &mut Findings) -> Result<()> {
         for (page, (entries, dead)) in r.state.pages.iter().zip(&r.counts) {
             if (page.entries, page.dead) != (*entries, *dead) {

@@ -1,4 +1,4 @@
-//! What others know of NOVA.
+//! Registry entry of NOVA.
 
 use crate::{MkfsOptions, MountOptions};
 use granary_device::Need;

@@ -137,7 +137,7 @@ impl Nova {
         Ok(())
     }
 
-    /// What `page` holds outside `pos..end`, where it is written in part; beyond the old end zeros.
+    /// Content of `page` outside `pos..end`, where it is written in part; zeros past the old end.
     fn edges(&self, st: &NodeState, page: u64, pos: u64, end: u64, old_size: u64) -> Result<Page> {
         let start = page * BLOCK;
         let used = old_size.saturating_sub(start).min(BLOCK);
@@ -178,7 +178,7 @@ impl Nova {
         Ok(addrs)
     }
 
-    /// After the commit: the pages are the file's, what was there before is free.
+    /// After the commit: the new pages are the file's, the old ones are free.
     pub(crate) fn map_runs(
         &self,
         b: &mut Batch<'_>,

@@ -1,4 +1,4 @@
-//! Log cleaning: what a log no longer needs.
+//! Log cleaning: removal of dead entries.
 //!
 //! ```text
 //!   fast      page A ──> page B (all dead) ──> page C        one word: A.next := C; B is free
@@ -6,13 +6,14 @@
 //!             copies of the live entries in new pages ──> tail page; one word: head := first new page
 //! ```
 //!
-//! Both leave the page with the tail alone, so that a power failure leaves the old log or the new one. Before
-//! anything is dropped, a fence makes the dead flags of what it superseded safe: an entry that takes a name
-//! away may go only when the one that it took away can no longer come back.
+//! Both leave the page with the tail alone, so that a power failure leaves the old log or the new one. A log
+//! entry may have set dead flags on the entries that it superseded. Before it is dropped, a fence makes these
+//! flags safe: an entry that takes a name away may go only when the entry of that name can no longer come
+//! back.
 //!
 //! Trigger (reference/baselines.md section 6.4): a log that had to grow; thorough, where less than half of it
-//! is alive. A directory that has lost its last name does not wait for that: it is cleaned fast at once, and
-//! of the pages prepared for growth it keeps as many as a log of its new length would grow by
+//! is alive. A directory that has lost its last name does not wait for that: it is cleaned fast at once. Of
+//! the pages prepared for growth it keeps as many as a log of its new length would grow by
 //! ([`crate::log::growth`]). Source: NOVA section 4.2 and 5.3.
 
 use crate::Nova;

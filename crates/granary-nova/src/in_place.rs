@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!   rename             the old dentry dead, the replaced one dead, ".." leads to the new parent
-//!   unlink, no page    the dentry dead | the directory's ".": its links and times | the inode: no longer valid, or its attributes
+//!   unlink, no page    the dentry dead | the directory's ".": its links and times | the inode: no longer
+//!                      valid, or its attributes
 //!   setattr, no page   the inode: all attributes, and the epoch of the log from which they count
 //! ```
 //!
-//! An unlink or a change of attributes that finds no page for its log entry is made like this: it needs no
-//! space, so that a full file system can always be emptied, and its files cut. What it changes is what a
-//! replay reads: a dead dentry adds nothing; "." has the highest epoch of its log afterwards, and so has the
-//! inode. A truncation that frees blocks is none of these: its entry must be in the log, behind the write
-//! entries that it cuts; it has a reserve (`setattr`).
+//! An unlink or a change of attributes that finds no page for its log entry is made like this. It needs no
+//! space, so that a full file system can always be emptied, and its files cut. A replay reads the changed
+//! fields: a dead dentry adds nothing; "." has the highest epoch of its log afterwards, and so has the inode.
+//! A truncation that frees blocks is none of these: its entry must be in the log, behind the write entries
+//! that it cuts. It has a reserve (`setattr`).
 //!
 //! Our own; the original's unlink and setattr fail with ENOSPC there (`nova_append_dir_inode_entry`,
 //! `nova_handle_setattr_operation`). The way is the original's for entries that change in place: NOVA
@@ -63,7 +64,7 @@ impl Nova {
         Ok(InPlace { addr: st.slot, old, new: bytes[..place::CHANGED].to_vec() })
     }
 
-    /// What [`Nova::inode_in_place`] changed is committed.
+    /// The change of [`Nova::inode_in_place`] is committed.
     fn inode_changed(st: &mut NodeState, change: &InPlace) {
         st.word = u64_at(&change.new, 0);
         st.epoch = st.epoch.wrapping_add(1);

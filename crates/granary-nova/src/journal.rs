@@ -100,7 +100,7 @@ impl Journal {
 }
 
 impl Nova {
-    /// Changes words in place, all or none: `words` are their addresses and what is there now.
+    /// Changes words in place, all or none: `words` are their addresses and present values.
     pub(crate) fn transaction(
         &self,
         b: &mut Batch<'_>,

@@ -1,9 +1,9 @@
 //! The media format (SPEC.md has every field).
 //!
 //! ```text
-//!   block 0        1 .. 47   48             49 .. 63     64 ..                                       last 2
-//!   | superblock | zero    | journal pairs | zero      | journals, inode tables, logs, data    | superblock copy |
-//!                            1 line per CPU              1 block per CPU, then by allocation
+//!   block 0        1..47   48              49..63   64 ..                                last 2
+//!   | superblock | zero  | journal pairs | zero   | journals, inode tables, logs, data | superblock copy |
+//!                          1 line per CPU           1 block per CPU, then by allocation
 //! ```
 //!
 //! Everything that a pointer word makes reachable is written, and safe, before the word: the tail of a log in

@@ -78,7 +78,7 @@ pub struct Nova {
 }
 
 impl Nova {
-    /// What mount had to recover.
+    /// The recovery that mount had to do.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }

@@ -1,4 +1,4 @@
-//! mount: the superblock, the journals, then the lists of what is free.
+//! mount: the superblock, the journals, then the free lists.
 //!
 //! ```text
 //!   clean     saved lists: free runs; per CPU the first inode never used and the free ones below
@@ -26,7 +26,7 @@ use granary_units::{Page, Payload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What mount found and did.
+/// Report of a mount: findings and recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The file system had been unmounted: nothing to do.
@@ -85,9 +85,10 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nova>> {
         let pieces = read_pieces(&pm, HEAD_BLOCKS + cpus as u64 + cpu as u64 * piece, piece, end)?;
         tables.push(Mutex::new(Table { pieces, next: 1, free: Vec::new() }));
     }
-    // For truncations that free at least the page that their entry needs, so it is there for the next: enough
-    // for every CPU to be at it at the same time, and no more than a fiftieth of a small drive. Unlink and
-    // what frees nothing need none (in_place.rs).
+    // The reserve is for truncations. Each frees at least the page that its entry needs, so that page is
+    // there for the next one. The reserve suffices for every CPU to truncate at the same time, and takes at
+    // most a fiftieth of a small drive. Unlinks, and changes that free nothing, need no reserve
+    // (in_place.rs).
     let reserve = (4 * cpus as u64).min((end - first) / 50);
     let nova = Nova {
         free: FreeLists::new(first, end, cpus, reserve),

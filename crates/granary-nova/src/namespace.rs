@@ -385,8 +385,8 @@ impl Names for Nova {
         })?;
         if !is_full {
             self.clean_log(node(dir), dst)?;
-            // What is left says nothing but that names are gone: no dead page, and no more prepared than it
-            // would grow by.
+            // The remaining entries say nothing but that names are gone. Keep no dead page, and no more
+            // prepared pages than the log would grow by.
             return if dst.dir().len() == 0 { self.shrink_log(dst, growth) } else { Ok(()) };
         }
         if links > 0 {

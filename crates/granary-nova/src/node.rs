@@ -1,4 +1,4 @@
-//! [`Node`]: what the file system keeps in host memory with an inode, and its indexes.
+//! [`Node`]: the file system's state of an inode in host memory, and its indexes.
 //!
 //! ```text
 //!   State   log: pages in order, tail, counts of entries and dead ones; which entries hold attributes
@@ -165,7 +165,7 @@ impl DirIndex {
     }
 }
 
-/// What depends on the kind.
+/// State that depends on the kind.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// Files, and symbolic links (their target is their content).

@@ -1,9 +1,9 @@
 //! Rename, replace, exchange: one lite transaction over all logs involved.
 //!
 //! ```text
-//!   new directory   dentry (new name -> inode)          old directory   dentry (old name -> 0 | exchanged inode)
-//!   inode           link change (its change time)       replaced        link change; valid, delete epoch
-//!                                                                       with the last
+//!   new directory   dentry (new name -> inode)      old directory  dentry (old name -> 0 | exchanged inode)
+//!   inode           link change (its change time)   replaced       link change; valid, delete epoch
+//!                                                                  with the last
 //!   in place        the old dentry's, the replaced dentry's and ".." entries: four words each in the journal
 //! ```
 //!
@@ -55,7 +55,7 @@ struct Logged {
     old_to: Option<u64>,
     new_from: u64,
     new_to: u64,
-    /// Link changes of the inode and of what has the new name.
+    /// Link changes of the inode and of the inode that has the new name.
     links: Vec<u64>,
     changes: Vec<InPlace>,
 }
@@ -65,12 +65,12 @@ impl Moving<'_, '_, '_> {
         self.parts[self.moved].attr.kind
     }
 
-    /// What has the new name is a directory.
+    /// Whether the inode of the new name is a directory.
     fn meets_dir(&self) -> bool {
         self.parts.get(self.moved + 1).is_some_and(|p| p.attr.kind == FileKind::Dir)
     }
 
-    /// What gets the old name.
+    /// The inode that gets the old name, in an exchange: number and kind.
     fn back(&self) -> Option<(u64, FileKind)> {
         let target = self.parts.get(self.moved + 1).filter(|_| self.r.exchange)?;
         Some((target.inode.ino().0, target.attr.kind))
@@ -200,7 +200,7 @@ impl Nova {
         self.append(b, dir.st, &mut dir.p, dir.inode.ino(), (&e, Structure::Dentry, false))
     }
 
-    /// All tails and what changes in place, at once.
+    /// All tails and the changes in place, at once.
     fn commit_rename(
         &self,
         b: &mut Batch<'_>,

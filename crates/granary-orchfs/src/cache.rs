@@ -1,13 +1,13 @@
-//! Pages of the SSD in host memory: what was read there is read again without the SSD (OrchFS section 3.6:
+//! Pages of the SSD in host memory: a second read of a page needs no access to the SSD (OrchFS section 3.6:
 //! reads of the SSD are buffered, writes are direct).
 //!
-//! Invariant: a page in here is the SSD's. Who writes a block lets go of its pages before and after. No
-//! reader puts back what a writer has replaced: with the engine both are the thread of that block, one after
-//! the other; without it who reads holds the block's range until the page is in here.
+//! Invariant: a page in here is the SSD's. A writer of a block lets go of its pages before and after the
+//! write. No reader puts back a page that a writer has replaced. With the engine the thread of that block
+//! does both, one after the other. Without it a reader holds the block's range until the page is in here.
 //!
-//! Read-ahead is Linux's, by what the cache holds (`try_context_readahead`, `page_cache_ra_order` in
-//! mm/readahead.c): a page that is missing behind one that is there begins a window; the window's first page
-//! is marked, and whoever comes to the mark has the next window read before he needs it.
+//! Read-ahead is Linux's, by the content of the cache (`try_context_readahead`, `page_cache_ra_order` in
+//! mm/readahead.c). A page that is missing behind one that is there begins a window. The window's first page
+//! is marked; a reader that comes to the mark has the next window read before it is needed.
 
 use granary_units::{Bytes, PAGE_SIZE, Page};
 use parking_lot::Mutex;

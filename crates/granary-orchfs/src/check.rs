@@ -123,7 +123,7 @@ impl OrchFs {
 }
 
 impl Pools {
-    /// What is taken and not reached, or the other way round.
+    /// Reports numbers that are taken and not reached, or the other way round.
     fn compare(&self, reached: &Pools, bad: &mut Findings) {
         for area in Area::ALL {
             for number in self.differences(reached, area) {

@@ -24,7 +24,7 @@ use std::ops::Range;
 const NOTHING: Payload<'static> = Payload::Bytes(&[]);
 
 impl OrchFs {
-    /// What is left of a unit without these pages, where that needs no number; else `None`.
+    /// The rest of a unit without these pages, where that needs no number; else `None`.
     fn without(unit: &Unit, pages: &Range<usize>) -> Option<Unit> {
         let mut left = unit.clone();
         match &mut left {
@@ -98,7 +98,7 @@ impl OrchFs {
         )
     }
 
-    /// What goes when a file ends at `size`.
+    /// Changes of blocks when a file is cut to `size`.
     fn cut(&self, process: u32, node: &Node, size: u64) -> Vec<Job<'_>> {
         let state = node.state.read();
         let first = size.div_ceil(PAGE) % PAGES as u64;
@@ -115,7 +115,7 @@ impl OrchFs {
         jobs
     }
 
-    /// What becomes of the last block when a file grows.
+    /// Changes of the last block when a file grows.
     pub(crate) fn grow(&self, process: u32, node: &Node, size: u64, to: u64) -> Result<Vec<Job<'_>>> {
         let unit = node.state.read().tree.get(size / BLOCK).clone();
         let gap = if size.is_multiple_of(BLOCK) { Vec::new() } else { self.gap(&unit, size, to) };

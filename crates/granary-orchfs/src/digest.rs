@@ -1,8 +1,8 @@
 //! The digest: the kernel's part verifies what a library's journal says and brings it home.
 //!
 //! ```text
-//!   groups, in order ──> judge each one ──> images of what they change ──> stores, fence ──> checkpoint slot, fence
-//!                                                                                     what the groups freed is free
+//!   groups, in order ──> judge each one ──> images of what they change ──> stores, fence
+//!                    ──> checkpoint slot, fence ──> what the groups freed is free
 //! ```
 //!
 //! A power failure on the way leaves some of it at home and the head where it was: the next mount replays the
@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub fn bring_home(images: Images<'_>, records: &[Record], checkpoint: &mut Checkpoint) -> Result<()> {
     let (pm, layout) = images.devices();
     let mut images = images.map;
-    // What was judged and refused is looked at, and not changed.
+    // Images of refused groups were only read, and are not changed.
     let changed: BTreeSet<(Area, u64)> = records.iter().map(|r| (r.area, r.number)).collect();
     images.retain(|key, _| changed.contains(key));
     let mut b = pm.batch();
@@ -110,7 +110,7 @@ impl OrchFs {
             return Err(e.clone());
         }
         if why.is_some() && until != u64::MAX {
-            // What is refused drops all that is behind it, too.
+            // A refused group drops all groups behind it, too.
             return self.digest_locked(journal, u64::MAX);
         }
         let (sound, rest) = groups.split_at(refused.unwrap_or(groups.len()));
@@ -188,7 +188,7 @@ impl OrchFs {
     }
 
     /// Most bytes of one journal that a caller has waited for since the mount, whether it digested them
-    /// itself or the daemon did meanwhile. What the daemon digests while nobody waits is not in it.
+    /// itself or the daemon did meanwhile. Bytes that the daemon digests while nobody waits do not count.
     pub fn longest_digest_wait(&self) -> u64 {
         self.longest_wait.load(Relaxed)
     }
@@ -245,7 +245,7 @@ impl OrchFs {
         (0..self.journals.len()).try_for_each(|journal| self.digest(journal))
     }
 
-    /// Whatever journals have of an inode is at home when this returns.
+    /// Brings all records of an inode in the journals home.
     pub(crate) fn settle(&self, ino: u64) -> Result<()> {
         for (i, journal) in self.journals.iter().enumerate() {
             if let Some(end) = journal.pending_end(ino) {
@@ -255,8 +255,8 @@ impl OrchFs {
         Ok(())
     }
 
-    /// The daemon's part: digests a journal that has a segment, piece by piece. Whoever needs it meanwhile
-    /// waits for one piece more.
+    /// The daemon's part: digests a journal that has a segment, piece by piece. A caller that needs the
+    /// journal meanwhile waits for one piece more.
     ///
     /// # Errors
     /// The drive's.

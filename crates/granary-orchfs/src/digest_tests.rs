@@ -177,7 +177,7 @@ fn the_holder_of_a_refused_journal_gets_errors_and_the_file_goes_back() {
             p.pwrite(fd, Payload::Fill { word: 1, len: 100 }, 0).expect("write");
             fs.digest_all().expect("digests");
             let ino = p.fstat(fd).expect("stat").ino.0;
-            // Whatever journal is its: the next group there is a hostile one, and a sound one follows.
+            // In the inode's journal, whichever that is, the next group is hostile, and a sound one follows.
             p.pwrite(fd, Payload::Fill { word: 2, len: 5_000 }, 100).expect("write");
             let own =
                 fs.journals.iter().position(|journal| journal.pending_end(ino).is_some()).expect("in one");
@@ -245,7 +245,7 @@ fn a_lease_moves_with_what_its_holder_wrote() {
     });
 }
 
-/// What each rule of the verifier is for: a library that breaks it alone is refused, and why is said.
+/// Every rule of the verifier: a library that breaks only that rule is refused, and the message says why.
 #[test]
 fn rights_links_leases_and_numbers_are_judged() {
     on_pair(|| {
@@ -313,8 +313,8 @@ fn rights_links_leases_and_numbers_are_judged() {
     });
 }
 
-/// Processes take from grants of their own. What an ended one has not used, others find; and a full NVM is
-/// found to the last page.
+/// Processes take from grants of their own. Others find the numbers that an ended process has not used. A
+/// full NVM is used to the last page.
 #[test]
 fn grants_are_apart_and_come_back() {
     on_pair(|| {

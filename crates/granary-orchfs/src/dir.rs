@@ -1,6 +1,6 @@
 //! A directory in memory: its names, the order of listing, and the room in its pages.
 //!
-//! What changes is told as records for the pages on the NVM ([`crate::layout::dentry`]); they count with
+//! Changes are reported as records for the pages on the NVM ([`crate::layout::dentry`]); they count with
 //! their group.
 
 use crate::layout::Area;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// An entry, and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedDentry {
-    /// What it says.
+    /// Its content.
     pub dentry: Dentry,
     /// The NVM page.
     pub page: u64,

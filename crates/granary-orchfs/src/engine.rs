@@ -8,12 +8,12 @@
 //! ```
 //!
 //! A thread serves its ring in order, one I/O at a time. So two I/Os of one address are in the order of their
-//! submission without any lock, and what it reads ahead into the cache never races with a write: a thread
-//! lets go of the cached pages of a block, writes it, and lets go of them again. Blocks that follow each
-//! other are not merged: each is a command of its own.
+//! submission without any lock. Its read-ahead into the cache never races with a write: a thread lets go of
+//! the cached pages of a block, writes it, and lets go of them again. Blocks that follow each other are not
+//! merged: each is a command of its own.
 //!
-//! Threads of the SSD are daemons, started when they first have something to do. Those of the NVM are locks:
-//! a store occupies the core that makes it either way, and the waiting caller's core would spin as long, so
+//! Threads of the SSD are daemons, started when they first have something to do. Those of the NVM are locks.
+//! A store occupies the core that makes it either way, and the waiting caller's core would spin as long. So
 //! the caller makes the stores himself while he has the lock of their address range. No more than
 //! `nvm_threads` store at a time, which is what the paper's threads are for.
 //!
@@ -35,10 +35,10 @@ use granary_units::Nanos;
 use ring::Ring;
 use std::sync::Arc;
 
-/// How long who waits keeps his core before he parks (released code: 5 ms, as OdinFS).
+/// Time for which a waiter keeps its core before it parks (released code: 5 ms, as OdinFS).
 const SPIN: Nanos = Nanos::from_millis(5);
 
-/// What the threads work on.
+/// Devices and cache that the threads work on.
 pub struct Devices {
     pub ssd: Port,
     pub cache: SsdCache,
@@ -177,8 +177,7 @@ impl Engine {
         at / BLOCK % (self.nvm.len() as u64).max(1)
     }
 
-    /// Ends the threads, when they have done what they have. Whatever comes later is refused by nobody:
-    /// nothing may come.
+    /// Ends the threads, when they have done what they have. No I/O may come later; nothing refuses one.
     pub fn stop(&self) {
         let rings: Vec<_> = self.rings.lock().iter_mut().filter_map(Option::take).collect();
         rings.iter().for_each(|ring| ring.stop());

@@ -1,4 +1,4 @@
-//! What others know of OrchFS.
+//! Registry entry of OrchFS.
 
 use crate::options::{MkfsOptions, MountOptions, Partition, refusal};
 use granary_device::{Devices, Need};

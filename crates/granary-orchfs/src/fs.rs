@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Weak;
 use std::sync::atomic::AtomicU64;
 
-/// What mount found and did.
+/// State that mount found, and its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The file system had been unmounted: nothing to replay.
@@ -55,7 +55,7 @@ pub struct OrchFs {
     pub(crate) loading: Mutex<()>,
     /// Inodes whose journal was refused, and why, until they leave memory.
     pub(crate) revoked: parking_lot::Mutex<FxHashMap<u64, String>>,
-    /// Who may change which inode.
+    /// The process that may change each inode.
     pub(crate) leases: Mutex<Leases>,
     pub(crate) victims: parking_lot::Mutex<Victims>,
     /// Groups of journals that were refused.
@@ -80,7 +80,7 @@ pub struct OrchFs {
 }
 
 impl OrchFs {
-    /// What mount had to recover.
+    /// Recovery by this mount.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }

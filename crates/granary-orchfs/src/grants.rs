@@ -1,14 +1,15 @@
-//! Extent grants: which numbers of an area a process may take without asking the kernel's part (OrchFS
-//! section 4).
+//! Extent grants: numbers of an area that a process may take without asking the kernel's part (OrchFS section
+//! 4).
 //!
 //! ```text
-//!   |  granted to 7  | free |  granted to 9  |  granted to 7  | free ...        numbers of an area
-//!    taken . taken .          taken . . .      . . . .                          a process takes its lowest free one
+//!   |  granted to 7  | free |  granted to 9  |  granted to 7  | free ...     numbers of an area
+//!    taken . taken .          taken . . .      . . . .                       a process takes its lowest free
+//!                                                                            one
 //! ```
 //!
-//! A grant is a range of numbers. Numbers in it that are free are the process's to take, those that are taken
-//! stay what they are. What a process has taken is *fresh* until its journal is digested: no other process's
-//! records may name it.
+//! A grant is a range of numbers. The process may take its free numbers; taken ones stay as they are. A
+//! number that a process has taken is *fresh* until its journal is digested: no other process's records may
+//! name it.
 //!
 //! Not durable: after a power failure nobody has a grant.
 
@@ -87,7 +88,7 @@ impl Grants {
         self.from.remove(&process);
     }
 
-    /// Who has grants, in ascending order.
+    /// Processes with grants, in ascending order.
     pub fn holders(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self.ranges.values().map(|(_, process)| *process).collect();
         all.sort_unstable();

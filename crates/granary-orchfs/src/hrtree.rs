@@ -52,7 +52,7 @@ struct Node {
     behind: usize,
 }
 
-/// What a change did to the nodes, in its order.
+/// Changes of nodes by one change of the tree, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The root is another word.

@@ -9,7 +9,7 @@ fn unit(block: u64) -> Unit {
     Unit::Block(Base { block, unwritten: false })
 }
 
-/// What the NVM would hold: carried along by the changes alone.
+/// Content that the NVM would have: carried along by the changes alone.
 #[derive(Default)]
 struct Media {
     nodes: BTreeMap<u64, Image>,

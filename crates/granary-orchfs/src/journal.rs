@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants: `head` moves only after everything before it is durable at home and the checkpoint slot says
-//! so; a group is appended as a whole before anything counts (one fence, checksum); what a group frees is
-//! given back when `head` passes it.
+//! so. A group is appended as a whole before anything counts (one fence, checksum). Numbers that a group
+//! frees are given back when `head` passes it.
 //!
 //! How much waits: the daemon is woken at one segment ([`SEGMENT`]) and digests piece by piece ([`PIECE`]). A
 //! process that is faster than the daemon digests a piece itself where two segments wait. So nobody who needs
@@ -40,10 +40,10 @@ const SEGMENT: u64 = 1 << 20;
 /// a create or mkdir is 200 to 300 us, with 64 KiB 70 to 100 us, and the throughput is the same within 1 %.
 const PIECE: u64 = 64 << 10;
 
-/// What waits for a digest.
+/// State that waits for a digest.
 #[derive(Default)]
 struct Pending {
-    /// (position behind the group, what it frees).
+    /// (position behind the group, area and number that it frees).
     frees: VecDeque<(u64, Area, u64)>,
     /// Inodes with records, and the position behind the last.
     inodes: FxHashMap<u64, u64>,
@@ -187,7 +187,8 @@ impl Journal {
     }
 
     /// The groups that are not digested, each with the position behind it, up to the one that reaches `until`
-    /// or the tail; and where the last one ends. What is not a group ends them, and then it is the tail.
+    /// or the tail; and where the last one ends. Bytes that are no group end them; the tail counts as that
+    /// end.
     ///
     /// # Errors
     /// The drive's.
@@ -209,8 +210,8 @@ impl Journal {
         Ok((groups, tail))
     }
 
-    /// Recovery: what was committed behind the head, up to the first group that `sound` refuses; behind it is
-    /// the tail.
+    /// Recovery: the records committed behind the head, up to the first group that `sound` refuses. The tail
+    /// is set there.
     ///
     /// # Errors
     /// The drive's.
@@ -232,7 +233,7 @@ impl Journal {
         self.pending.lock().inodes.iter().filter(|(_, end)| **end > position).map(|(ino, _)| *ino).collect()
     }
 
-    /// What groups behind `position` would have freed stays as it is.
+    /// Drops the frees of groups behind `position`: their numbers stay taken.
     pub fn forget(&self, position: u64) {
         self.pending.lock().frees.retain(|(end, ..)| *end <= position);
     }

@@ -34,14 +34,14 @@ pub struct Leases {
     users: BTreeMap<u32, BTreeSet<u32>>,
 }
 
-/// What a process has of an inode.
+/// A process's hold on an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Has {
     /// The lease.
     Lease,
     /// Nothing, and nobody else has.
     Nothing,
-    /// Nothing: this process has it.
+    /// Nothing: this other process has the lease.
     Other(u32),
 }
 
@@ -51,7 +51,7 @@ impl Leases {
         self.epoch
     }
 
-    /// What a process has of an inode.
+    /// A process's hold on an inode.
     pub fn has(&self, process: u32, ino: u64) -> Has {
         match self.of.get(&ino) {
             None => Has::Nothing,

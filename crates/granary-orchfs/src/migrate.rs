@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   victim   the block that was written longest ago, of whatever file, A and O alike
-//!   A        NVM pages ──> a new SSD block           O   SSD block + pages + chunks ──> the SSD block, in place
+//!   A        NVM pages ──> a new SSD block      O        SSD block + pages + chunks ──> the SSD block, in
+//!                                                        place
 //!   then     one group: the leaf names the block alone; the pages are free after its digest
 //! ```
 //!
@@ -89,8 +90,8 @@ impl OrchFs {
     }
 
     fn migrate_block(&self, ino: u64, block: u64, tails: bool) -> Result<bool> {
-        // Nobody loads an inode that is not in memory while its block moves. Whoever loads one waits for no
-        // state.
+        // An inode that is not in memory is not loaded while its block moves. A task that loads one waits for
+        // no state.
         let _loading = self.loading.lock();
         let node = self.nodes.lock().get(&ino).and_then(std::sync::Weak::upgrade);
         match node {
@@ -154,8 +155,8 @@ impl OrchFs {
         (all - self.pools.free(Area::Page)).saturating_sub(waiting) * 100 / all
     }
 
-    /// What the daemon has to do now: down to `migrate_low` where too much is taken, and on and on while
-    /// nobody calls.
+    /// A step of the daemon: migrates down to `migrate_low` where too much is taken, and goes on while nobody
+    /// calls.
     fn migrate_step(&self, stop: &Stopper) -> Result<()> {
         let idle = || now().saturating_sub(Nanos(self.last_call.load(Relaxed)));
         if self.used_percent() > self.options.migrate_high {

@@ -1,7 +1,8 @@
 //! Names: create, link, unlink.
 //!
 //! ```text
-//!   create   a new directory page where one is needed | entry, the directory's inode, the new inode: one group
+//!   create   a new directory page where one is needed | entry, the directory's inode, the new inode: one
+//!            group
 //!   unlink   entry zeroed (or its page leaves the chain), both inodes
 //! ```
 //!

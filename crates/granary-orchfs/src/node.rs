@@ -22,11 +22,11 @@ pub struct Node {
     pub ino: Ino,
     /// Tells lives of the number apart.
     pub generation: u32,
-    /// What changes.
+    /// Changeable state.
     pub state: RwLock<NodeState>,
-    /// Size of the file, for who has only this part of the inode.
+    /// Size of the file, for tasks that have only this part of the inode.
     pub size: AtomicU64,
-    /// It has left memory, or is free: what is in `state` counts no more.
+    /// It has left memory, or is free: `state` counts no more.
     pub gone: AtomicBool,
     /// Held while an undo slot has old bytes of it.
     pub undoing: Mutex<()>,
@@ -57,10 +57,10 @@ impl Node {
     }
 }
 
-/// What changes of an inode beside its attributes.
+/// Changeable state of an inode beside its attributes.
 #[derive(Default)]
 pub struct NodeState {
-    /// What its blocks are.
+    /// Units of its blocks.
     pub tree: HrTree,
     /// Space of the units, in pages of 4 KiB.
     pub space: u64,
@@ -87,7 +87,7 @@ impl NodeState {
         self.dir.as_mut().expect("the vfs asks only directories for names")
     }
 
-    /// What the inode says of it on the NVM.
+    /// The inode on the NVM, with this state.
     pub fn inode(&self, node: &Node) -> inode::Inode {
         let (first, parent) = match &self.dir {
             Some(dir) => (dir.first_page(), dir.parent),

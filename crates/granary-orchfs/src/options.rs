@@ -1,4 +1,4 @@
-//! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
+//! Options of mkfs and mount. Testbed files contain these tables.
 
 use granary_fs::entry::too_short;
 use granary_fs::{Options, Time};
@@ -34,7 +34,7 @@ impl MkfsOptions {
     }
 }
 
-/// What happens to NVM pages above an SSD block that is written as a whole.
+/// Fate of NVM pages above an SSD block that is written as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reclaim {
@@ -57,21 +57,22 @@ pub enum Partition {
     Phfs,
 }
 
-/// What a power failure makes of a write that has not returned. Metadata are whole either way.
+/// Effect of a power failure on a write that has not returned. Metadata are whole either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataAtomicity {
     /// Each byte is old or new (the paper's default, section 4).
     #[default]
     None,
-    /// Old or new as a whole, up to 30 blocks of 32 KiB: what is overwritten in place is copied before.
+    /// Old or new as a whole, up to 30 blocks of 32 KiB: bytes that are overwritten in place are copied
+    /// before.
     Undo,
     /// Old or new as a whole, up to 40 blocks: nothing is overwritten in place; a new page or block takes the
     /// old one's place.
     Redo,
 }
 
-/// What happens to an Upage whose header has no entry left.
+/// Fate of an Upage whose header has no entry left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FullUpage {
@@ -104,7 +105,7 @@ pub struct MountOptions {
     /// A request to the kernel's part and its answer: a lease that moves, numbers that are granted. 10 us is
     /// a choice: the released code asks by TCP on one host, round trips of which take 5 to 20 us.
     pub ipc: Nanos,
-    /// What a power failure makes of a write that has not returned.
+    /// Effect of a power failure on a write that has not returned.
     pub data_atomicity: DataAtomicity,
     /// An Upage whose header has no entry left.
     pub full_upage: FullUpage,
@@ -162,7 +163,7 @@ impl Default for MountOptions {
 /// Most threads: the slides' Figure 12 ends at 64.
 const MOST_THREADS: u64 = 1024;
 
-/// What of a complete table of [`MountOptions`] is out of its range.
+/// The first option of a complete table of [`MountOptions`] that is out of its range, and why.
 pub fn refusal(given: &dyn Options) -> Option<(&'static str, String)> {
     let options: MountOptions = given.read().ok()?;
     if !(1..=MOST_THREADS).contains(&options.ssd_threads) {

@@ -26,7 +26,7 @@ use crate::unit::Unit;
 pub enum Touch {
     /// Bytes of a page that is there and hides everything below it: in place.
     InPlace,
-    /// A new page that hides everything below it. What is not written of it reads as zeros.
+    /// A new page that hides everything below it. Its unwritten bytes read as zeros.
     New,
     /// A chunk in the body of an Upage, which is new or there.
     Chunk {

@@ -1,5 +1,5 @@
-//! What is free: a bitmap in host memory for each area, made at mount from what the inodes reach; and who may
-//! take it ([`crate::grants`]).
+//! Free numbers: a bitmap in host memory for each area, made at mount from the numbers that the inodes reach;
+//! and the grants to take them ([`crate::grants`]).
 //!
 //! A number that an operation takes and does not commit goes back at once. One that a committed group frees
 //! goes back only when the digest of that group is durable ([`crate::journal`]): until then a replay may
@@ -193,7 +193,7 @@ impl Pools {
         unused.max().filter(|(unused, _)| *unused > 0).map(|(_, process)| process.0)
     }
 
-    /// A process's grants are nobody's again. What it has taken stays taken.
+    /// A process's grants are nobody's again. Numbers that it has taken stay taken.
     pub fn take_back(&self, area: Area, process: u32) {
         let mut ids = self.of(area).lock();
         ids.grants.take_back(process);
@@ -206,7 +206,7 @@ impl Pools {
         self.of(area).lock().grants.around(number).map(|(_, process)| process)
     }
 
-    /// Who has grants.
+    /// Processes with grants.
     #[cfg(test)]
     pub fn holders(&self, area: Area) -> Vec<u32> {
         self.of(area).lock().grants.holders()
@@ -289,14 +289,14 @@ impl Pools {
     }
 }
 
-/// What numbers are taken for: who may take the last NVM pages ([`Pools::kept_from`]).
+/// Purpose for which numbers are taken: it decides about the last NVM pages ([`Pools::kept_from`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Content of files. The SSD has room for it where the NVM has none.
     Data,
     /// Names, targets, attributes. They are on the NVM only.
     Metadata,
-    /// A change that takes something away, and needs room for what is left.
+    /// A change that takes something away, and needs room for the rest.
     Removal,
 }
 
@@ -314,12 +314,12 @@ impl<'a> Taken<'a> {
         Taken { pools, process, claim, ids: Vec::new() }
     }
 
-    /// What they are for.
+    /// Purpose of the numbers.
     pub fn claim(&self) -> Claim {
         self.claim
     }
 
-    /// Whose they are.
+    /// Process that has taken them.
     pub fn process(&self) -> u32 {
         self.process
     }

@@ -7,7 +7,7 @@
 //!          takes the blocks that he touches one after the other, in ascending order, alone
 //! ```
 //!
-//! Invariants: no two writers' intervals overlap, and no reader's overlaps a writer's; who waits is passed by
+//! Invariants: no two writers' intervals overlap, and no reader's overlaps a writer's. A waiter is passed by
 //! nobody whose interval overlaps his. With `bits` no two intervals overlap at all, and blocks are taken in
 //! ascending order, so that no two wait for each other. An interval is held from its last block's taking
 //! until all are let go: a call on it is one step either way.
@@ -15,7 +15,7 @@
 use crate::options::RangeKind;
 use granary_sim::sync::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What somebody does with an interval.
+/// Use of an interval by its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Reads it.

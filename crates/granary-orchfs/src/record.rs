@@ -1,8 +1,8 @@
 //! Records of a journal, and groups of them.
 //!
 //! ```text
-//!   group    0 position in the journal 8 | 8 era 8 | 16 bytes 4 | 20 CRC-32C (itself zero) 4 | 24 process 4 | 28 records 4
-//!            32 epoch 8 | records
+//!   group    0 position in the journal 8 | 8 era 8 | 16 bytes 4 | 20 CRC-32C (itself zero) 4 | 24 process 4
+//!            28 records 4 | 32 epoch 8 | records
 //!   record   kind 3 bits, length / 8: 10, offset / 8: 10, number: 41 | that many bytes
 //! ```
 //!
@@ -30,7 +30,7 @@ pub const LARGEST_GROUP: usize = 32 * 1024;
 /// A change of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What is changed.
+    /// Area that is changed.
     pub area: Area,
     /// Its number.
     pub number: u64,
@@ -55,8 +55,8 @@ impl Record {
         out.extend(&self.bytes);
     }
 
-    /// What the record says must be possible: numbers that there are, words, headers and entries that are
-    /// some. Whoever wrote it may be hostile.
+    /// Checks that the record is possible: its numbers exist, its words, headers and entries are valid. Its
+    /// writer may be hostile.
     ///
     /// # Errors
     /// `Corrupt` says why it is refused.
@@ -160,7 +160,7 @@ impl Record {
 /// A group as it lies in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Who wrote it.
+    /// Process that wrote it.
     pub process: u32,
     /// The epoch of leases in which it was written.
     pub epoch: u64,

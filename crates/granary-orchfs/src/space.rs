@@ -1,4 +1,4 @@
-//! What the data of files takes on each device: the storage space usage of the slides' Table 2.
+//! Space of file data on each device: the storage space usage of the slides' Table 2.
 //!
 //! Two numbers for Upages, since the published table and the text count differently: those that writes have
 //! made since mount, whatever became of them, and those that files in memory have now.

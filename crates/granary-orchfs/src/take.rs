@@ -1,8 +1,9 @@
-//! Taking numbers: of what a process was granted, then of what others do not use, then of what migration
-//! frees.
+//! Taking numbers: from a process's own grants, then from numbers that others do not use, then from those
+//! that migration frees.
 //!
 //! ```text
-//!   own grant ──> a new grant ──> unused grants of others ──> what waits for a digest ──> migration ──> NoSpace
+//!   own grant ──> a new grant ──> unused grants of others ──> what waits for a digest ──> migration
+//!             ──> NoSpace
 //! ```
 //!
 //! Every taker goes this way: names, attributes and content alike. So metadata, which are on the NVM alone,
@@ -30,9 +31,9 @@ pub(crate) const IN_FOREGROUND: usize = 8;
 const PATIENCE: (u32, Nanos) = (100, Nanos::from_micros(100));
 
 impl OrchFs {
-    /// Takes a number of what the process was granted. Where that is used up, the kernel's part is asked for
-    /// more. It takes back what another process has not used, digests what waits, and migrates, in this
-    /// order.
+    /// Takes a number that the process was granted. Where its grants are used up, the kernel's part is asked
+    /// for more. That takes back numbers that another process has not used, digests waiting groups, and
+    /// migrates, in this order.
     ///
     /// # Errors
     /// `NoSpace` where all of that gives none; the drives'.
@@ -59,7 +60,7 @@ impl OrchFs {
             if self.free_by_digest(area)? || self.make_room(area)? {
                 continue;
             }
-            // What another's digestion has freed since this one asked.
+            // Numbers that another task's digest has freed since this one asked.
             if !self.pools.is_kept(area, taken.claim()) && self.pools.grant(area, process) {
                 continue;
             }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 impl OrchFs {
     /// Tells of the free blocks among these pages, in runs of `least` pages or more; says how many pages.
-    /// What a journal frees is free after its digest, so no power failure gives it back.
+    /// Numbers that a journal frees are free after its digest, so no power failure gives them back.
     pub(crate) fn trim_free(&self, pages: Range<u64>, least: u64) -> Result<u64> {
         self.check_alive()?;
         self.digest_all()?;

@@ -3,7 +3,8 @@
 //! ```text
 //!   fresh      images of new nodes, straight to their places: nothing leads there yet
 //!   records    what changes of things that are there
-//!   commit     fence (data, fresh images) | group, fence: it counts | numbers that it frees wait for its digest
+//!   commit     fence (data, fresh images) | group, fence: it counts | numbers that it frees wait for its
+//!              digest
 //! ```
 //!
 //! The caller holds the states of all inodes involved from before the first change until the commit.
@@ -215,7 +216,7 @@ impl<'a> Tx<'a> {
         self.batch.stream(self.fs.layout.at(Area::Page, page) + from, data, Structure::Data)
     }
 
-    /// Makes everything count, as a group of the process's journal. What was stored by the batch is durable
+    /// Makes everything count, as a group of the process's journal. Bytes that the batch stored are durable
     /// before.
     ///
     /// # Errors

@@ -1,11 +1,14 @@
-//! Undo slots: what a write is about to change in place is copied first (`data_atomicity = "undo"`).
+//! Undo slots: bytes that a write is about to change in place are copied first (`data_atomicity = "undo"`).
 //!
 //! ```text
-//!   1 old pages and blocks copied to free ones   2 slot: number, inode, (target, copy)...; fence     3 in place; fence
-//!   4 group: entries, size, times, and the slot's number in the inode                                the write counts
+//!   1 old pages and blocks copied to free ones
+//!   2 slot: number, inode, (target, copy)...; fence
+//!   3 in place; fence
+//!   4 group: entries, size, times, and the slot's number in the inode                       the write counts
 //!   5 slot: number 0; fence; the copies are free
 //!
-//!   slot   0 number 8, 0: none | 8 inode 8 | 16 entries 4 | 20 CRC-32C of the rest, itself zero 4 | 24 zero 8 | 32 entries
+//!   slot   0 number 8, 0: none | 8 inode 8 | 16 entries 4 | 20 CRC-32C of the rest, itself zero 4
+//!          24 zero 8 | 32 entries
 //!   entry  target 8, copy 8: kind in the highest byte (1 NVM page, 2 SSD block), number below
 //! ```
 //!

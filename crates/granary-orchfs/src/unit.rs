@@ -1,10 +1,10 @@
-//! What a logical block of 32 KiB is made of, and the word by which an index names that.
+//! Units: the kinds of logical blocks of 32 KiB, and the words by which an index names them.
 //!
 //! ```text
 //!   Hole                 nothing: reads as zeros
-//!   Append  (A)          up to eight NVM pages; a page that is not there reads as zeros        an A-ELN of 128 B
-//!   Block   (S)          a block of the SSD; unwritten: reserved, reads as zeros               no node
-//!   Over    (O)          a block of the SSD under slots                                        an O-ELN of 640 B
+//!   Append  (A)          up to eight NVM pages; a page that is not there reads as zeros    an A-ELN of 128 B
+//!   Block   (S)          a block of the SSD; unwritten: reserved, reads as zeros           no node
+//!   Over    (O)          a block of the SSD under slots                                    an O-ELN of 640 B
 //!     slot   page | header      0 | empty   the SSD's bytes          n | whole     a plain page
 //!                               0 | whole   zeros, without a page    n | chunks    an Upage
 //!                               n | empty   the SSD's bytes; the page is kept for the next write (`reclaim =
@@ -72,9 +72,9 @@ pub enum Unit {
     Over {
         /// Number of the O-ELN.
         eln: u64,
-        /// What is below.
+        /// The SSD block below.
         base: Base,
-        /// What is above, page by page.
+        /// The slots above it, page by page.
         slots: Box<[Slot; PAGES]>,
     },
 }
@@ -83,7 +83,7 @@ pub enum Unit {
 const NUMBER: u64 = (1 << 48) - 1;
 const SHIFT: u32 = 56;
 
-/// What a word in an index node, or the root in an inode, names.
+/// Node or block that a word in an index node, or the root in an inode, names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// Nothing.

@@ -2,18 +2,19 @@
 //! of a library's metadata).
 //!
 //! ```text
-//!   each record   its bytes are possible (record.rs) | its inode is leased to whoever wrote it | the numbers that it newly names were
-//!                 given out, not to another process, and nodes among them are this inode's | owner, group and mode change by who may
+//!   each record   its bytes are possible (record.rs) | its inode is leased to whoever wrote it
+//!                 | the numbers that it newly names were given out, not to another process, and nodes among
+//!                 them are this inode's | owner, group and mode change by who may
 //!   each group    links: names that came and went beside the counts of their inodes, directories and their
 //!                 parents
 //! ```
 //!
-//! What is judged is what will be home: images of it with all sound groups before. A group that is refused
-//! leaves them as they were.
+//! The verifier judges the future state at home: images of it with all sound groups before. A group that is
+//! refused leaves them as they were.
 //!
-//! At a mount only the bytes of records are judged. Nobody has a lease then, and what was given out is not
-//! known; and a digest that the power ended has brought some of a group home, so that what changes cannot be
-//! told from what is there. The scan finds what two inodes have.
+//! At a mount only the bytes of records are judged. Nobody has a lease then, and the numbers that were given
+//! out are not known. A digest that the power ended has brought some of a group home, so that changes cannot
+//! be told from the state before. The scan finds numbers that two inodes have.
 
 use crate::layout::{Area, Layout, dentry, inode, nodes};
 use crate::lease::Leases;
@@ -26,7 +27,7 @@ use granary_pm::bytes::{u16_at, u32_at, u64_at};
 use granary_pm::{Pm, corrupt};
 use std::collections::BTreeMap;
 
-/// What it is on the NVM, for counters.
+/// Structure of an area on the NVM, for counters.
 pub fn structure(area: Area) -> Structure {
     match area {
         Area::Inode => Structure::Inode,
@@ -82,15 +83,15 @@ impl<'a> Images<'a> {
     }
 }
 
-/// What the running kernel's part knows beside the media.
+/// Knowledge of the running kernel's part beside the media.
 pub struct Known<'a> {
-    /// Leases, and who processes are.
+    /// Leases, and the users that processes may act as.
     pub leases: &'a Leases,
     /// Numbers that were given out.
     pub pools: &'a Pools,
 }
 
-/// What a group does to links.
+/// Changes of links by a group.
 #[derive(Default)]
 struct Links {
     /// Names of an inode, more or fewer.
@@ -187,7 +188,7 @@ fn judge_record(images: &mut Images<'_>, group: &Group, record: &Record, known: 
     Ok(())
 }
 
-/// What a record's bytes name.
+/// Areas and numbers that a record's bytes name.
 fn named(record: &Record) -> Result<Vec<(Area, u64)>> {
     let word = |at: usize| -> Result<Option<(Area, u64)>> {
         Ok(match Word::parse(u64_at(&record.bytes, at))? {
@@ -227,7 +228,7 @@ fn named(record: &Record) -> Result<Vec<(Area, u64)>> {
     Ok(all)
 }
 
-/// Owner, group and mode of an inode change by who may.
+/// Checks that the process may change owner, group and mode of an inode.
 fn judge_rights(process: u32, record: &Record, old: &[u8], known: &Known<'_>) -> Result<()> {
     let new = &record.bytes;
     let may = |uid: u32| known.leases.may_act_as(process, uid);
@@ -241,7 +242,7 @@ fn judge_rights(process: u32, record: &Record, old: &[u8], known: &Known<'_>) ->
         (Some(was), Some(is)) if was != is => bad("it becomes of another kind"),
         (Some(_), Some(_)) if uid(old) != uid(new) && !may(0) => bad("its owner may not be changed"),
         (Some(_), Some(_)) if gid(old) != gid(new) && !may(uid(old)) => bad("its group may not be changed"),
-        // Whoever writes clears one or both of the bits by which a program runs as its owner or group.
+        // A write clears one or both of the bits by which a program runs as its owner or group.
         (Some(_), Some(_)) if mode(new) | mode(old) & 0o6000 != mode(old) && !may(uid(old)) => {
             bad("its mode may not be changed")
         }

@@ -17,11 +17,11 @@
 //! NVM full: the part is read, merged and written to the SSD as a whole block by the host, which is slow and
 //! right. SSD full: whole blocks go to NVM pages. `NoSpace` only where both are.
 //!
-//! `data_atomicity`: with `redo` nothing that somebody sees is overwritten, a new page or block takes the old
-//! one's place in the group. With `undo` the old bytes are kept first ([`crate::undo`]).
+//! `data_atomicity`: with `redo` no visible bytes are overwritten; a new page or block takes the old one's
+//! place in the group. With `undo` the old bytes are kept first ([`crate::undo`]).
 //!
-//! What lies in a file's last block behind its end may be anything, except that blocks behind that are holes
-//! or unwritten. So what a file grows over is zeroed with what makes it grow.
+//! Bytes of a file's last block behind its end may be anything; blocks behind that one are holes or
+//! unwritten. So the operation that makes a file grow zeroes the bytes that it grows over.
 
 mod execute;
 mod grow;
@@ -79,7 +79,7 @@ enum Io {
     Merge { block: u64, old: Unit, segments: Vec<Segment> },
 }
 
-/// What is to happen to one block.
+/// Plan for one block.
 pub(crate) struct Job<'a> {
     pub block: u64,
     pub after: Unit,
@@ -98,7 +98,7 @@ impl<'a> Job<'a> {
         self.taken.keep();
     }
 
-    /// What of the old is overwritten in place, each once.
+    /// Old pages and blocks that are overwritten in place, each once.
     pub fn overwrites(&self) -> Vec<(Area, u64)> {
         let of = |io: &Io| {
             match io {
@@ -117,7 +117,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What an execution of jobs makes of the inode.
+/// Changes of the inode by an execution of jobs.
 pub(crate) struct Stamp<'a> {
     /// Attributes, of those that the inode has now, when the blocks up to this byte of the file are done; the
     /// last time when all are.

@@ -1,20 +1,21 @@
 //! Calibration: the model of ext4 beside the kernel's ext4 on the same drive, under the same operations.
 //!
 //! ```text
-//!   Load (one thread, one stream of calls) ──> KernelClient ──> kernel's ext4 ──> loop ──> exported drive ──> record
-//!        └──────────────────────────────────> Process ──> granary-ext4 ──> drive in virtual time           |
-//!                                                  └─ counters                 layout + classify <─────────┘
-//!                                                          └──────> Traffic | Traffic ──> table
-//!   reference: isolated operations beside what was measured of Linux 6.1 (baselines.md 3.3, 3.6, 4.4)
+//!   Load (one thread, one stream of calls)
+//!        ├──> KernelClient ──> kernel's ext4 ──> loop ──> exported drive ──> record ───────┐
+//!        └──> Process ──> granary-ext4 ──> drive in virtual time                           │
+//!                               └─ counters                           layout + classify <──┘
+//!                                      └───────────> Traffic | Traffic ──> table
+//!   reference: isolated operations beside the measurements of Linux 6.1 (baselines.md 3.3, 3.6, 4.4)
 //! ```
 //!
-//! What a block of the kernel's is, is found from the layout that it has itself written ([`layout`]), never
-//! assumed. Timers do not take part: transactions commit when an fsync or sync says so, and a run is over
-//! before data is old enough to be written back. What the two clocks differ in would otherwise be taken for a
-//! difference of the file systems.
+//! The layout that the kernel has itself written tells the structure of its blocks ([`layout`]); nothing is
+//! assumed. Timers do not take part. Transactions commit when an fsync or sync says so, and a run is over
+//! before data is old enough to be written back. Otherwise differences between the two clocks would be taken
+//! for a difference of the file systems.
 //!
-//! It does *not* mount or export: who calls it brings a mounted kernel file system and the record (`granary
-//! calibrate`).
+//! It does *not* mount or export: the caller (`granary calibrate`) brings a mounted kernel file system and
+//! the record.
 
 pub mod classify;
 pub mod kernel;
@@ -38,7 +39,7 @@ use granary_device::Structure;
 /// is none to compare.
 pub const SETS: [&str; 2] = ["drive.firmware.mode=cache", "drive.firmware.volatile_cache=true"];
 
-/// What moved between file system and drive in a measured run.
+/// Traffic between file system and drive in a measured run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes written, by structure.

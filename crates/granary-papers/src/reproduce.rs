@@ -1,8 +1,9 @@
-//! What papers state, beside what comes out here.
+//! Statements of papers, beside our results.
 //!
 //! ```text
 //!   figures ── plan ──> runs: (setting, workload, file system) ──> records ─┐
-//!          └──────────> measurements of a drive alone ──────────────────────┴─> Results ── claims ──> paper | ours | ratio | why
+//!          └──────────> measurements of a drive alone ──────────────────────┴─> Results ── claims
+//!                                                                 ──> paper | ours | ratio | why
 //! ```
 //!
 //! A [`Study`] is a paper: its figures as runs, its statements. A *setting* is the testbed as one figure has

@@ -110,7 +110,7 @@ impl<'a> Batch<'a> {
         self.pm.redo.as_ref().is_some_and(|redo| redo.keep() == Keep::Storage)
     }
 
-    /// What was put and is not written back, for somebody who does that later.
+    /// Hands over the ranges that were put and are not written back; the caller writes them back later.
     pub(crate) fn keep(&mut self) -> std::vec::Drain<'_, (ByteAddr, usize)> {
         self.ranges.drain(..)
     }
@@ -146,7 +146,7 @@ impl<'a> Batch<'a> {
     /// Writes back, and waits until everything put so far is safe.
     pub fn fence(&mut self) -> Result<()> {
         if let Some(redo) = &self.pm.redo {
-            // What was streamed past the log is safe before what leads to it counts.
+            // Bytes streamed past the log are made safe before the pointers to them count.
             self.verify()?;
             let changes = std::mem::take(&mut self.gathered);
             return if changes.is_empty() { Ok(()) } else { redo.commit(&self.pm.bare(), changes) };

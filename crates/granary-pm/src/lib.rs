@@ -1,7 +1,8 @@
-//! What file systems that map the whole drive by byte (NOVA, PMFS) share.
+//! Shared parts of file systems that map the whole drive by byte (NOVA, PMFS).
 //!
 //! ```text
-//!   Batch   put (cached store) ... put, stream (movnt) ── write_back: clwb each range, one sfence ── fence: + verify
+//!   Batch   put (cached store) ... put, stream (movnt) ── write_back: clwb each range, one sfence
+//!           ── fence: + verify
 //!   Pm      loads, counters; knows which write-verify reads are needed
 //!   RedoLog   new bytes before they are at home: batches over it are transactions
 //!   FreeLists   free blocks in host memory, one list per CPU
@@ -10,10 +11,10 @@
 //!   saved       the free lists (and other words) on media between an unmount and the next mount
 //! ```
 //!
-//! Invariant: what was put before a [`Batch::fence`] is safe when it returns. On a DIMM an `sfence` after
-//! `clwb` is enough for that; a posted PCIe write is safe only once a read behind it was answered
-//! (docs/FAULT_MODEL.md), so that here a fence costs a write-verify read, unless nothing was posted since the
-//! last one was answered.
+//! Invariant: bytes put before a [`Batch::fence`] are safe when it returns. On a DIMM an `sfence` after
+//! `clwb` is enough for that. A posted PCIe write is safe only once a read behind it was answered
+//! (docs/FAULT_MODEL.md). So a fence here costs a write-verify read, unless nothing was posted since the last
+//! one was answered.
 //!
 //! It does *not* know any format.
 
@@ -46,7 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// Bytes in a block, as a `u64`.
 pub const BLOCK: u64 = PAGE_SIZE as u64;
 
-/// What a byte-mapped file system did, counted up from mount.
+/// Counters of a byte-mapped file system, from its mount on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PmStats {
     /// Lines written back after ordinary stores.
@@ -60,7 +61,7 @@ pub struct PmStats {
 }
 
 impl PmStats {
-    /// What happened after `earlier` was taken.
+    /// Difference to the counters of `earlier`.
     pub fn since(&self, earlier: &PmStats) -> PmStats {
         PmStats {
             lines: self.lines - earlier.lines,
@@ -145,7 +146,7 @@ impl Pm {
         self.port.info()
     }
 
-    /// What was done so far.
+    /// Current counters.
     pub fn stats(&self) -> PmStats {
         PmStats {
             lines: self.lines.load(Relaxed),

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   region   | first 8 | 0 ... | lane 0: tx, tx, tx ... | lane 1 | lane 2 | lane 3 |
-//!   tx       | magic 4 | CRC 4 | number 8 | bytes 4 | 0 4 | then for each change: address 8, length 4, 0 4, bytes |
+//!   tx       | magic 4 | CRC 4 | number 8 | bytes 4 | 0 4 | then for each change: address 8, length 4, 0 4,
+//!            bytes |
 //!
 //!   commit   append a transaction to a lane | fence | changes at home, in the processors' caches
 //!   settle   everything at home written back | fence | first := next number, all lanes empty
@@ -41,7 +42,7 @@ const FRONT: u64 = 64;
 /// Lanes: as many as DevFS's drive has processors.
 const LANES: u64 = 4;
 
-/// Who keeps the log over a power failure.
+/// How the log survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Memory of the drive, by a capacitor.
@@ -57,13 +58,13 @@ pub struct RedoConfig {
     pub base: u64,
     /// Bytes of its region.
     pub bytes: u64,
-    /// Who keeps it.
+    /// How the log survives a power failure.
     pub keep: Keep,
     /// Most bytes of transactions that are not at home: what the capacitor has energy for.
     pub budget: u64,
 }
 
-/// What a log did.
+/// Counters of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedoStats {
     /// Transactions.
@@ -131,7 +132,7 @@ impl RedoLog {
         self.config.keep
     }
 
-    /// What it did so far.
+    /// Current counters.
     pub fn stats(&self) -> RedoStats {
         RedoStats {
             commits: self.commits.load(Relaxed),
@@ -297,7 +298,7 @@ impl RedoLog {
         let mut b = pm.batch();
         b.resume(ranges);
         b.write_back()?;
-        // What others streamed home, too.
+        // Covers the bytes that other tasks streamed home, too.
         pm.port.verify()?;
         b.put_u64(self.config.base, self.next.load(Relaxed), self.structure())?;
         b.fence()?;

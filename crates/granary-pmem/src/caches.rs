@@ -1,7 +1,8 @@
 //! [`Caches`]: the lines that the processors' caches hold between a store and its way to a DIMM.
 //!
 //! ```text
-//!   store ──> | line 40, core 0: bytes 0..8, 16..64 | line 41, core 3: all 64 | ...     as many as the caches hold
+//!   as many as the caches hold:
+//!   store ──> | line 40, core 0: bytes 0..8, 16..64 | line 41, core 3: all 64 | ...
 //!                   | write-back of a range (clwb), or pushed out: the line that is held for longest
 //!                   v
 //!             on its way to a DIMM
@@ -24,7 +25,7 @@ pub struct Held {
     pub mask: u64,
     /// The core that stored to it last.
     pub core: u16,
-    /// What is being written.
+    /// The structure that is being written.
     pub what: Structure,
     /// Tells this stay in the caches from others of the line.
     stay: u64,

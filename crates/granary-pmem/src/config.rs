@@ -8,7 +8,7 @@ mod kinds;
 use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
 
-/// What sort of DIMM.
+/// Sorts of DIMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -51,7 +51,7 @@ pub struct DimmConfig {
     pub capacity: Bytes,
     /// Bytes in a row that lie on one DIMM, before the next one's; a multiple of 4 KiB.
     pub stripe: Bytes,
-    /// What a power failure leaves.
+    /// The persistence domain, whose content a power failure leaves.
     pub domain: Domain,
     /// Load of one line that the media have to be asked for.
     pub read_random: Nanos,
@@ -61,15 +61,15 @@ pub struct DimmConfig {
     pub nt_store: Nanos,
     /// Store of one line, clwb and the fence behind them.
     pub store_clwb: Nanos,
-    /// What a DIMM can be read at, in bytes per second.
+    /// Read bandwidth of a DIMM, in bytes per second.
     pub read_bandwidth: Bytes,
-    /// What a DIMM can be written at, in bytes per second.
+    /// Write bandwidth of a DIMM, in bytes per second.
     pub write_bandwidth: Bytes,
-    /// What one core reads at most, in bytes per second.
+    /// Most that one core reads, in bytes per second.
     pub core_read: Bytes,
-    /// What one core stores past its caches at most, in bytes per second.
+    /// Most that one core stores past its caches, in bytes per second.
     pub core_nt: Bytes,
-    /// What one core stores and writes back at most, in bytes per second.
+    /// Most that one core stores and writes back, in bytes per second.
     pub core_clwb: Bytes,
     /// Thousandths of the read bandwidth that are left with 1, 2, 3, ... cores that read; with more than the
     /// list is long, its last.
@@ -102,7 +102,7 @@ pub struct DimmConfig {
 pub struct ConfigError {
     /// The field.
     pub field: &'static str,
-    /// What is wrong with it, and what would be right.
+    /// The fault, and the values that would be right.
     pub why: String,
 }
 

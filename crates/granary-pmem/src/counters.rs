@@ -42,7 +42,7 @@ pub struct DimmCounters {
 }
 
 impl DimmCounters {
-    /// What happened after `earlier` was taken.
+    /// The counts since `earlier` was taken.
     pub fn since(&self, earlier: &DimmCounters) -> DimmCounters {
         DimmCounters {
             written_back: self.written_back - earlier.written_back,

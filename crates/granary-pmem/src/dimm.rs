@@ -73,7 +73,7 @@ impl<M: Medium> Dimm<M> {
         &self.config
     }
 
-    /// What was counted behind the bus.
+    /// Counters behind the bus.
     pub fn dimm_counters(&self) -> DimmCounters {
         self.state.lock().counters()
     }

@@ -23,9 +23,9 @@
 //! | `medium` | where the content lives |
 //! | `dimm` | the calls of `Drive`, in terms of the others |
 //!
-//! It does *not* model reads for ownership (a store that misses the caches reads its line: the rate of a
-//! core's cached stores has that time in it, no counter has the bytes), prefetching from one load to the
-//! next, NUMA, wear levelling, and what reads and writes take from each other.
+//! It does *not* model reads for ownership: a store that misses the caches reads its line. The rate of a
+//! core's cached stores includes that time, no counter includes the bytes. It does *not* model prefetching
+//! from one load to the next, NUMA, wear levelling, or bandwidth that reads and writes take from each other.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! [`Medium`]: where the content of the DIMMs lives.
 //!
-//! What is in a medium survives power loss. The DIMMs call in keeping with their own rules, so a medium needs
-//! no checks of its own: addresses lie within its pages, and no range leaves its page.
-//! It does *not* know time, processors' caches or what is fenced.
+//! The content of a medium survives power loss. The DIMMs call in keeping with their own rules, so a medium
+//! needs no checks of its own: addresses lie within its pages, and no range leaves its page. It does *not*
+//! know time, processors' caches or what is fenced.
 
 mod kept;
 mod ram;
@@ -42,14 +42,14 @@ pub trait Medium: Send {
         None
     }
 
-    /// Whether content outlives the process. Then whoever has the medium says when it must
+    /// Whether content outlives the process. Then the owner of the medium says when it must
     /// ([`Medium::publish`]).
     fn outlives(&self) -> bool {
         false
     }
 
-    /// What was written so far is kept from now on, whatever becomes of the process; of what is written
-    /// later, some may be.
+    /// Keeps all writes so far, even if the process dies from now on. Some of the later writes may be kept,
+    /// too.
     fn publish(&mut self) -> io::Result<()> {
         Ok(())
     }

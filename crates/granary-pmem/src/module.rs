@@ -7,12 +7,13 @@
 //!   read lines    <──latency── buffer, or a granule of the media
 //! ```
 //!
-//! A line occupies its direction for 64 B at the DIMM's bandwidth. A granule costs as a whole: what is read
-//! of it beyond the line that was asked for is paid for at once, and what is missing of it when it is written
-//! is paid for then. So random lines reach a fraction of the bandwidth, and lines in order all of it.
+//! A line occupies its direction for 64 B at the DIMM's bandwidth. A granule costs as a whole. Its lines
+//! beyond the one that was asked for are paid for at once; lines that it lacks when it is written are paid
+//! for then. So random lines reach a fraction of the bandwidth, and lines in order all of it.
 //!
 //! The bandwidth depends on how many cores read or write here: those whose last access has ended no longer
-//! ago than the window. What many writers lose are granules that the buffer gave up early; they are counted.
+//! ago than the window. The bandwidth that many writers lose goes into granules that the buffer gave up
+//! early; they are counted.
 //!
 //! Instants are picoseconds here, since a line at 6.6 GB/s takes 9.7 ns. Calls come in time order.
 //! It does *not* let reads and writes take from each other, and does not know content.
@@ -52,7 +53,7 @@ pub enum Way {
     Clwb,
 }
 
-/// What the configuration comes to, in the units of this module.
+/// The configuration in the units of this module.
 #[derive(Clone, Debug)]
 pub struct Times {
     /// A line that the media have to be asked for.
@@ -71,7 +72,7 @@ pub struct Times {
     nt_writers: Vec<u16>,
     clwb_writers: Vec<u16>,
     window: Picos,
-    /// What a full queue takes.
+    /// Time of a full queue.
     queue: Picos,
     granule_lines: u64,
 }
@@ -145,7 +146,7 @@ impl Direction {
         self.users.len()
     }
 
-    /// What the core that had the last access asked for ends when everything does that is reserved.
+    /// Sets the end of the last core's accesses to the end of all that is reserved.
     fn until_free(&mut self) {
         if let Some((_, last)) = self.users.last_mut() {
             *last = self.free.max(*last);
@@ -198,7 +199,7 @@ impl Module {
         (u64::from(left(table, writers)), u64::from(table[0]))
     }
 
-    /// What the core of the last [`Module::writes`] brought is on its way.
+    /// Ends the run of lines that the core of the last [`Module::writes`] sent.
     pub fn written(&mut self) {
         self.write.until_free();
     }
@@ -221,7 +222,7 @@ impl Module {
         // lines is others'.
         self.write
             .reserve(first + t.latency(way), t.write_line * Picos::from(lines * 1000) / Picos::from(left));
-        // What many writers cost is granules that were written before they were full.
+        // The cost of many writers is granules that were written before they were full.
         self.owed += lines * LINE_SIZE as u64 * 1000 * alone.saturating_sub(left) / left;
         let granule = t.granule_lines * LINE_SIZE as u64 * 1000;
         self.early += self.owed / granule;

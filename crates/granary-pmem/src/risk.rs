@@ -1,5 +1,5 @@
-//! [`Risk`]: lines that are on their way, or arrived, without a fence that was answered: what a power failure
-//! may take back.
+//! [`Risk`]: lines that are on their way, or arrived, without a fence that was answered. A power failure may
+//! take them back.
 //!
 //! ```text
 //!   line 40:  base (fenced) | written back, no. 7 | nt-store, no. 9       each 8-byte word: any of these
@@ -7,8 +7,8 @@
 //!                                     fence behind no. 8 is answered: no. 7 becomes the base
 //! ```
 //!
-//! Kept only while `track_in_flight` is on. What the power failure leaves of a line is drawn: nothing,
-//! everything, or each word on its own; so that torn lines are as likely as whole ones next to lost ones.
+//! Kept only while `track_in_flight` is on. The fate of a line at a power failure is drawn: nothing arrives,
+//! everything, or each word on its own. So torn lines are as likely as whole ones next to lost ones.
 //!
 //! Invariants: the versions of a line are in the order of their numbers; the newest is what the medium has.
 //! It does *not* promise that two stores to one line arrive in their order, which x86 processors do for
@@ -47,7 +47,7 @@ struct Exposed {
     versions: Vec<Version>,
 }
 
-/// What a power failure left of a line.
+/// A line after a power failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The line's number.

@@ -1,9 +1,11 @@
 //! check: everything on media, and in memory, against everything else.
 //!
 //! ```text
-//!   every inode with links ── tree ──> blocks: used once, and the rest is exactly the free list; counted in the inode
+//!   every inode with links ── tree ──> blocks: used once, and the rest is exactly the free list;
+//!        |                  |          counted in the inode
 //!        |                  `──────> attributes and tree in memory, if it is there
-//!   every directory ── names ──> inodes with links, of that kind; links = names + subdirectories; reached from the root
+//!   every directory ── names ──> inodes with links, of that kind; links = names + subdirectories;
+//!                                reached from the root
 //!   truncate list = what memory has: the inodes without links that are still open
 //!   inode table: free = no links
 //! ```

@@ -75,7 +75,7 @@ pub struct DentryPlace {
     pub len: usize,
     /// The entry before it in its block: (address, length).
     pub before: Option<(u64, usize)>,
-    /// What it stands for.
+    /// Number of its inode.
     pub ino: u64,
 }
 
@@ -89,14 +89,14 @@ pub enum Room {
     },
     /// Behind what an entry needs itself.
     Behind {
-        /// Its address, what it needs, its length.
+        /// Its address, its needed bytes, its length.
         addr: u64,
         used: usize,
         len: usize,
     },
 }
 
-/// What a scan calls with each entry: offset in the directory, block, entry, (offset, length) of the one
+/// Callback of a scan for each entry: offset in the directory, block, entry, (offset, length) of the one
 /// before in the block.
 type Visit<'a, T> = dyn FnMut(u64, u64, &Dentry<'_>, Option<(usize, usize)>) -> ControlFlow<T> + 'a;
 
@@ -288,7 +288,7 @@ impl Pmfs {
             Room::Behind { addr, used, len } => (addr + used as u64, len - used, Some((addr, used, len))),
         };
         let new = bytes(ino, len, kind, name);
-        // What a free area holds need not be put back, but the header of a free entry must.
+        // The old content of a free area need not be put back, but the header of a free entry must.
         let old = match cut {
             Some(_) => Bytes::new(),
             None => {

@@ -1,4 +1,4 @@
-//! What others know of PMFS.
+//! Registry entry of PMFS.
 
 use crate::options::{MkfsOptions, MountOptions};
 use granary_device::Need;

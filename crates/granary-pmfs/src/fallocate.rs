@@ -93,7 +93,7 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Lets the pointers lead to what was reserved; the size comes last.
+    /// Lets the pointers lead to the reserved blocks; the size comes last.
     fn enter_reserved(&self, b: &mut Batch<'_>, inode: &Inode, m: &Mapping, new: Attr) -> Result<()> {
         let own = node(inode);
         let tree = *own.tree.read();

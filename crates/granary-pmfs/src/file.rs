@@ -3,14 +3,14 @@
 //! ```text
 //!   write, all mapped       data (movnt) | fence where the size grows | times and size: one line | fence
 //!   write, some holes       new blocks <── zeros at the edges + data | transaction: pointers, inode
-//!   truncate                truncate item | fence | list head | fence | zeros to the end of the page, pointers := 0,
-//!                           inode | fence | head back | fence
+//!   truncate                truncate item | fence | list head | fence | zeros to the end of the page,
+//!                           pointers := 0, inode | fence | head back | fence
 //! ```
 //!
-//! A truncation zeroes what it leaves of the last page behind the end (`pmfs_block_truncate_page`); the list
-//! has it until the zeros are safe, and recovery zeroes again. What a power failure left there of a write is
-//! garbage: where the bytes are not known to be zero, what a file is to grow over is made so, and fenced,
-//! before. Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
+//! A truncation zeroes the rest of the last page behind the new end (`pmfs_block_truncate_page`). The list
+//! has the inode until the zeros are safe, and recovery zeroes again. A power failure may leave garbage of a
+//! write there. Where the bytes are not known to be zero, they are zeroed and fenced before the file grows
+//! over them. Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
 
 use crate::fs::{Pmfs, node};
 use crate::layout::LIST_HEAD;

@@ -1,4 +1,4 @@
-//! [`Pmfs`]: what a mounted file system has in memory. The files beside this one have what it does.
+//! [`Pmfs`]: memory of a mounted file system. The files beside this one have its operations.
 
 use crate::dentries::Dentries;
 use crate::hints::Hints;
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
-/// What mount found and did.
+/// Report of a mount: findings and recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The file system had been unmounted: nothing to do.
@@ -95,12 +95,12 @@ pub(crate) fn node(inode: &Inode) -> &Node {
 }
 
 impl Pmfs {
-    /// What mount had to recover.
+    /// The recovery that mount had to do.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
 
-    /// What the redo log did since mount, where there is one.
+    /// Counters of the redo log since mount, where there is one.
     pub fn redo(&self) -> Option<RedoStats> {
         self.pm.redo().map(|redo| redo.stats())
     }

@@ -1,19 +1,18 @@
-//! [`Hints`]: what need not be looked for in a page of a directory.
+//! [`Hints`]: parts of a directory's pages that a search can skip.
 //!
 //! ```text
-//!   search ──> plan: what the next pages held when they were last parsed, and which of them may have what is wanted
+//!   search ──> plan: content of the next pages at their last parse, and the pages that may have a match
 //!                index: hash of a name -> its page;  room: page -> its largest room
 //!          ──> load them up to the first that may (the drive is asked, and its time passes, as in PMFS)
-//!                all still hold that content: only the last is searched, at the entries that may be what is
-//!                wanted
+//!                all still hold that content: only the last is searched, at the entries that may match
 //!                one does not: learn it (parse what differs, change the index by that), ask anew
 //! ```
 //!
-//! PMFS searches a directory entry by entry. What that costs the modelled machine is charged by the loads;
-//! what it costs the machine that simulates, n entries for each of n names, is saved here. Results and time
-//! are the same with and without.
+//! PMFS searches a directory entry by entry. The loads charge the modelled machine for that search. The hints
+//! save the time of the machine that simulates: n entries for each of n names. Results and modelled time are
+//! the same with and without hints.
 //!
-//! Invariant: a hint is only believed for the very content that it was made from: it keeps that content
+//! Invariant: a hint is only believed for the very content that it was made from. The hint keeps that content
 //! alive, so that no other can lie at its address.
 
 use crate::layout::dentry::parse;
@@ -44,14 +43,14 @@ struct All {
     known: usize,
 }
 
-/// What neighbouring pages held when they were last parsed. Those that are not known have no bytes here
-/// ([`Page::ZERO`]), which no directory has: they are found to have changed.
+/// Content of neighbouring pages when they were last parsed. Unknown pages have no bytes here
+/// ([`Page::ZERO`]), which no directory has: a comparison finds that they have changed.
 pub type Contents = Arc<[Page; STEP]>;
 
-/// What is known of a directory.
+/// Hints for a directory.
 #[derive(Default)]
 struct Dir {
-    /// What each page was parsed with; alive, so that nothing else comes to lie at its address.
+    /// The content that each page was parsed with; alive, so that nothing else comes to lie at its address.
     contents: Vec<Contents>,
     /// The largest room in or behind an entry.
     room: Vec<u16>,
@@ -60,7 +59,7 @@ struct Dir {
     index: FxHashMap<u32, At>,
 }
 
-/// What is known of an entry.
+/// Hints for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     /// Offset in the page.
@@ -199,7 +198,7 @@ impl Dir {
     }
 }
 
-/// What is looked for.
+/// Targets of a search.
 #[derive(Clone, Copy)]
 pub enum Wanted {
     /// An entry of the name with this hash.
@@ -231,9 +230,9 @@ impl All {
 }
 
 impl Hints {
-    /// What is known of the `n` pages from `first` on, which is a multiple of [`STEP`], of the directory with
-    /// this root: what they held, and which of them may have what is wanted: bit i for page `first + i`. A
-    /// bit that is not set is certain, as long as the page holds that.
+    /// The hints for `n` pages from `first` on, which is a multiple of [`STEP`], of the directory with this
+    /// root: their content when parsed, and the pages that may have a match (bit i for page `first + i`). A
+    /// bit that is not set is certain, as long as the page holds that content.
     pub fn plan(&self, root: u64, first: u64, n: usize, wanted: Wanted) -> (Contents, u32) {
         let first = first as usize;
         assert!(first.is_multiple_of(STEP) && n <= STEP, "{n} pages from {first} on");

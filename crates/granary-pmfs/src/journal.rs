@@ -169,11 +169,11 @@ impl Journal {
 pub struct Edit {
     /// Where.
     pub addr: u64,
-    /// What is there now; empty: need not be put back.
+    /// Present bytes; empty: need not be put back.
     pub old: Bytes,
-    /// What is to be there.
+    /// New bytes.
     pub new: Bytes,
-    /// What it belongs to.
+    /// The structure that the bytes belong to.
     pub what: Structure,
 }
 
@@ -217,7 +217,7 @@ impl Journal {
         b.put(self.addr(position), &e.bytes(self.form), WHAT)
     }
 
-    /// What was changed counts.
+    /// Commits the changes of a transaction.
     pub(crate) fn commit(&self, b: &mut Batch<'_>, mut tx: Tx) -> Result<()> {
         b.fence()?;
         self.entry(b, &mut tx, COMMIT, 0, &[])?;

@@ -1,10 +1,10 @@
 //! The media format (SPEC.md has every field).
 //!
 //! ```text
-//!   block 0                  1 .. j            j+1            j+2 ..                        last
-//!   | superblock; at 512:   | journal:        | inode table: | inode table pieces, nodes,  | superblock copy |
-//!   | head of the truncate  | header line,    | 512 pointers | directories, data           |
-//!   | list 8 B              | 64 B entries    | to pieces    |                             |
+//!   block 0                 1 .. j          j+1            j+2 ..                       last
+//!   | superblock; at 512:  | journal:      | inode table: | inode table pieces, nodes, | superblock copy |
+//!   | head of the truncate | header line,  | 512 pointers | directories, data          |
+//!   | list 8 B             | 64 B entries  | to pieces    |                            |
 //! ```
 //!
 //! Source: Dulloor et al., "System Software for Persistent Memory", EuroSys 2014; sizes as in

@@ -5,9 +5,9 @@
 //!   head (block 0) ──> inode {next, size, times, mode} ──> inode {next, ...} ──> 0
 //! ```
 //!
-//! After a power failure those with links are cut to the size in the item, with the times and the mode that
-//! go with it (the original keeps the size alone); those without are free. Whoever changes the list holds its
-//! lock until the change is safe.
+//! After a power failure inodes with links are cut to the size in the item, with the times and the mode that
+//! go with it (the original keeps the size alone). Inodes without links are free. A task that changes the
+//! list holds its lock until the change is safe.
 //!
 //! Source: PMFS section 3.2.3 (truncate list); reference/baselines.md section 7.3.
 

@@ -1,4 +1,4 @@
-//! mount: the superblock, the journal, the truncate list, then the lists of what is free.
+//! mount: the superblock, the journal, the truncate list, then the free lists.
 //!
 //! ```text
 //!   clean     saved lists: free runs; the first inode never used, and the free ones below

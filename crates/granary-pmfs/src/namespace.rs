@@ -3,7 +3,8 @@
 //! ```text
 //!   create   undo: new inode | directory inode | dentry (and pointers, where the directory grows)
 //!   unnamed  undo: new inode | head of the truncate list
-//!   link     undo: inode | directory inode | dentry | with the first name the pointer to the inode in the truncate list
+//!   link     undo: inode | directory inode | dentry | with the first name the pointer to the inode in the
+//!                  truncate list
 //!   unlink   undo: inode | dentry | directory inode, head of the truncate list with the last link
 //!   evict    undo: the pointer to the inode in the truncate list; then its blocks are free
 //! ```

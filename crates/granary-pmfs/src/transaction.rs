@@ -8,9 +8,9 @@ use granary_pm::Batch;
 use granary_sim::{costs, cpu};
 
 impl Pmfs {
-    /// Changes everything in `groups` in place, all or nothing; each group's old bytes are fenced on their
-    /// own, as the original fences each structure that it logs. What was streamed into `b` before is safe
-    /// before it counts.
+    /// Changes everything in `groups` in place, all or nothing. Each group's old bytes are fenced on their
+    /// own, as the original fences each structure that it logs. Data that was streamed into `b` before is
+    /// safe before the transaction counts.
     pub(crate) fn transact(&self, b: &mut Batch<'_>, groups: &[Vec<Edit>]) -> Result<()> {
         let Protocol::Undo(journal) = &self.protocol else {
             for e in groups.iter().flatten() {

@@ -32,7 +32,7 @@ const INLINE: usize = 16;
 /// Pointers as they follow each other.
 pub type Blocks = SmallVec<[u64; INLINE]>;
 
-/// What a walk calls with each block, its file page and its height; whether to go on below.
+/// Callback of a walk: block, its file page and its height; returns whether to go on below.
 type Visit<'a> = dyn FnMut(u64, u64, u8) -> Result<bool> + 'a;
 
 /// File pages below one pointer of a node of height `height`.

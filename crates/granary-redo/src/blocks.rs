@@ -50,7 +50,7 @@ impl Blocks {
         self.len = len;
     }
 
-    /// What is in it, to be changed.
+    /// Content, mutable.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.blocks.as_mut_slice().as_mut_bytes()[..self.len]
     }

@@ -1,18 +1,18 @@
-//! Group commit (machine mode): who makes the open group safe, and when.
+//! Group commit (machine mode): a leader makes the open group safe, at a moment that serves many waiters.
 //!
 //! ```text
 //!   barrier ──────────┬─ nobody leads, no crowd ──> leads itself: write frame, sync ──> safe
-//!   barrier_then(f) ──┘      └─ a crowd ──> waiting: the commit thread leads as soon as all of the crowd have come, or
-//!                                            nobody for a sync's time ──> safe ──> f() of each
+//!   barrier_then(f) ──┘      └─ a crowd ──> waiting: the commit thread leads as soon as all of the crowd
+//!                                           have come, or nobody for a sync's time ──> safe ──> f() of each
 //! ```
 //!
-//! A *crowd* is whoever asked for the last group or during its sync: threads that will probably come again
-//! soon. Waiting for them makes one sync serve all; jbd2 waits for the same reason, for a commit's usual time
-//! (`jbd2_journal_stop`). If a wait brings nobody, the next groups are not waited for: twice as many each
-//! time, up to [`MOST_SKIPPED`].
+//! A *crowd* is the set of threads that asked for the last group or during its sync: they will probably come
+//! again soon. Waiting for them makes one sync serve all; jbd2 waits for the same reason, for a commit's
+//! usual time (`jbd2_journal_stop`). If a wait brings nobody, the next groups are not waited for: twice as
+//! many each time, up to [`MOST_SKIPPED`].
 //!
-//! Invariants: one leader at a time; whoever waits by callback is called by a later leader at the latest, and
-//! never under a lock. It does *not* decide what a group holds (journal.rs).
+//! Invariants: one leader at a time. A callback is called by a later leader at the latest, and never under a
+//! lock. It does *not* decide what a group holds (journal.rs).
 
 use super::journal::Journal;
 use super::pending::Rider;
@@ -29,7 +29,7 @@ const MOST_SKIPPED: u32 = 64;
 /// A crowd is waited for this long at most, whatever a sync takes: ext4's `max_batch_time`.
 const LONGEST_WAIT: Duration = Duration::from_millis(15);
 
-/// The group that is open for changes, and who waits for it and for earlier ones.
+/// The group that is open for changes, and the waiters for it and for earlier ones.
 #[derive(Default)]
 pub(super) struct Group {
     pub(super) number: u64,
@@ -42,14 +42,14 @@ pub(super) struct Group {
     /// Barriers asked for since the start.
     pub(super) barriers: u64,
     leader: bool,
-    /// Who waits by callback, and for which group.
+    /// Waiters by callback, each with its group.
     waiting: Vec<(u64, Done)>,
-    /// Who waits in a thread of his own.
+    /// Waiters that block in threads of their own.
     blocked: usize,
     /// Barriers of the open group.
     arrived: usize,
     crowd: usize,
-    /// What syncs take, as of late.
+    /// Recent duration of a sync.
     usual: Duration,
     /// Groups still not to be waited for, and how many the next wait in vain adds.
     skip: u32,
@@ -85,7 +85,7 @@ impl Group {
     }
 }
 
-/// What the threads of a group commit tell each other by.
+/// Condition variables of a group commit.
 #[derive(Default)]
 pub(super) struct Bells {
     /// A group has become safe, or nothing will any more.

@@ -35,7 +35,7 @@ const AHEAD: usize = 2;
 /// Pages that are written with one write: 256 KiB.
 const RUN: usize = 64;
 
-/// Flash pages and what is to be in them.
+/// Flash pages and their new contents.
 type Contents = FxHashMap<u32, Page>;
 
 /// A step that has been carried out.
@@ -55,7 +55,7 @@ struct Step {
     change: Change,
 }
 
-/// What can be read of a step until it is done.
+/// Contents of a step, readable until it is done.
 struct UnderWay {
     contents: Arc<Contents>,
     riders: Vec<(u32, Page)>,
@@ -105,7 +105,7 @@ impl LogBypass {
         self.open.insert(ppa, content);
     }
 
-    /// What these pages held is erased, so the next step need not write it.
+    /// The content of these pages was erased, so the next step need not write it.
     pub fn forget(&mut self, pages: Range<u32>) {
         if !self.open.is_empty() {
             pages.for_each(|ppa| drop(self.open.remove(&ppa)));
@@ -161,7 +161,7 @@ impl LogBypass {
     }
 
     /// The call has programmed its pages: waits until all steps are done, and returns the last one that was
-    /// still under way. What could not be written stays readable; the journal knows why.
+    /// still under way. Contents that could not be written stay readable; the journal knows the reason.
     pub fn finish(&mut self, journal: &Journal) -> Option<Done> {
         self.many = false;
         let Worker { steps, done, thread } = self.worker.take()?;

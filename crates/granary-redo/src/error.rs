@@ -27,11 +27,11 @@ pub enum ImageError {
          {name} if you did not put it there, or copy the files themselves (cp -rL)"
     )]
     Member {
-        /// What was being done.
+        /// Operation that failed.
         doing: String,
         /// The name in the image's directory.
         name: String,
-        /// What it is.
+        /// File type found in its place.
         what: &'static str,
     },
     /// Files of the image are truncated or hold what was never written.
@@ -97,7 +97,7 @@ pub enum ImageError {
     /// The header describes no device.
     #[error("{why}; the image's header contradicts itself: make it anew with `granary mkfs IMAGE --force`")]
     Geometry {
-        /// What is contradictory.
+        /// The contradiction.
         why: String,
     },
     /// The header has values with which no image is made.
@@ -119,13 +119,13 @@ pub enum ImageError {
         "no space left on the host's disk while {doing}: free some and try again; the image has lost nothing"
     )]
     NoSpace {
-        /// What was being done.
+        /// Operation that failed.
         doing: String,
     },
     /// The host forbids it.
     #[error("permission denied while {doing}: check owner and mode of the image directory and its files")]
     Permission {
-        /// What was being done.
+        /// Operation that failed.
         doing: String,
     },
     /// The image lies on a file system of the host that is mounted for reading only.
@@ -134,15 +134,15 @@ pub enum ImageError {
          it can be written"
     )]
     ReadOnlyHost {
-        /// What was being done.
+        /// Operation that failed.
         doing: String,
     },
     /// Another host error.
     #[error("{doing}: {source}; check the host's disk and its messages (dmesg), then try again")]
     Host {
-        /// What was being done.
+        /// Operation that failed.
         doing: String,
-        /// What the host said.
+        /// Error of the host.
         source: io::Error,
     },
     /// The image stopped taking changes earlier.
@@ -162,7 +162,7 @@ fn also(exposed: &Option<String>) -> String {
 }
 
 impl ImageError {
-    /// The error for what the host said while `doing`.
+    /// The error for a host error while `doing`.
     pub fn host(doing: impl Into<String>, source: io::Error) -> ImageError {
         let doing = doing.into();
         if let Some(Irregular { name, what }) = source.get_ref().and_then(|e| e.downcast_ref()) {
@@ -183,7 +183,7 @@ impl ImageError {
         ImageError::Damaged { file, check: check.into() }
     }
 
-    /// What is at the path is no image.
+    /// Error for a path that holds no image.
     pub fn foreign(path: &Path, why: impl Into<String>) -> ImageError {
         ImageError::Foreign { path: path.to_owned(), why: why.into() }
     }

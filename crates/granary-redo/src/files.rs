@@ -1,5 +1,5 @@
-//! What the files of an image are called, and how its header begins: all that this crate has to know of an
-//! image as a whole.
+//! Names of an image's files, and the beginning of its header. This crate knows no more of an image as a
+//! whole.
 
 /// The header.
 pub const HEADER: &str = "image.toml";
@@ -15,7 +15,7 @@ pub const FLASH: &str = "flash";
 pub const NVM: &str = "nvm";
 /// Which image the files belong to, and the last run in which the devices may have changed.
 pub const EPOCH: &str = "epoch";
-/// What was counted until the last clean close.
+/// Counters as of the last clean close.
 pub const COUNTERS: &str = "counters.toml";
 /// Name in the image's directory of the socket of the process that has it mounted; the image itself knows
 /// nothing of it.

@@ -105,8 +105,8 @@ pub trait Host: Send + Sync {
     /// Looks at everything that an image has before any of it is used.
     ///
     /// # Errors
-    /// [`ImageError::Member`]: something is no file of this image alone. Whoever only reads does not mind
-    /// further names of a file.
+    /// [`ImageError::Member`]: a member is not a file of this image alone. Further names of a file are no
+    /// error for a process that only reads.
     fn survey(&self, _written: bool) -> Result<(), ImageError> {
         Ok(())
     }

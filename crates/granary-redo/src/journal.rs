@@ -6,21 +6,24 @@
 //!   machine   publish ──> group in memory ──barrier: one leader──> [sync flash] write frame, sync ──> safe
 //!   memory    publish ──> nothing: what an image that is only read changes is lost when it is closed
 //!
-//!   log half full ──> the other half is appended to, this one goes to `dram`, `nvm` and `flash` (and is synced) and is free again
+//!   log half full ──> the other half is appended to, this one goes to `dram`, `nvm` and `flash` (and is
+//!                     synced) and is free again
 //! ```
 //!
-//! All devices of an image have this one journal, so what one of them acknowledged before another one's call
-//! is safe before it.
+//! All devices of an image share this one journal. So a change that one of them acknowledged before another
+//! one's call is safe before that call's changes.
 //!
 //! A page's content *rides* in the log, and is put into `flash` with the checkpoint of its half, together
-//! with its neighbours; until then reads find it among the pending pages (pending.rs). What is stale by then
-//! never gets there. Pages beyond the first 64 of a group (machine mode) or a call (process mode) go straight
-//! to `flash` where that can overwrite nothing that may be needed again: their blocks' erase, and so the
-//! moves of what they held, is safe.
+//! with its neighbours. Until then reads find it among the pending pages (pending.rs). Content that is stale
+//! by then never gets there.
 //!
-//! Invariants: `dram`, `nvm` and the content of programmed pages in `flash` change only to what the log holds
-//! safely; a half of the log is used again only when everything in it is in its place (machine mode: synced).
-//! When the host fails, nothing more is taken: what had been acknowledged stays in the log.
+//! Pages beyond the first 64 of a group (machine mode) or a call (process mode) go straight to `flash`, where
+//! that overwrites nothing that may be needed again. That is so where the erase of their blocks is safe, and
+//! with it the moves of the blocks' former content.
+//!
+//! Invariants: `dram`, `nvm` and the content of programmed pages in `flash` change only to content that the
+//! log holds safely. A half of the log is used again only when everything in it is in its place (machine
+//! mode: synced). After a failure of the host no more changes are taken: acknowledged ones stay in the log.
 
 mod groups;
 mod halves;
@@ -48,7 +51,7 @@ const LARGE_GROUP: u64 = 4 << 20;
 /// How late a writer that waits for a half learns of a failure at most.
 const FAILURE_SEEN: Duration = Duration::from_secs(1);
 
-/// What one call of the drive changed, beside the records.
+/// Changes by one call of the drive, beside the records.
 #[derive(Default)]
 pub struct Change {
     /// Contents that ride in the log.
@@ -62,7 +65,7 @@ pub struct Change {
     pub dead: Vec<(u32, u64)>,
 }
 
-/// What a journal did.
+/// Counters of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JournalCounters {
     /// Groups written to the log.
@@ -194,7 +197,7 @@ impl Journal {
         &self.flash
     }
 
-    /// What was done so far.
+    /// Current counters.
     pub fn counters(&self) -> JournalCounters {
         let barriers = self.group.lock().barriers;
         JournalCounters { barriers, ..self.writer.lock().counters }
@@ -320,7 +323,7 @@ impl Journal {
         };
         let in_barriers = self.has_barriers();
         let published = published.map(|ticket| if in_barriers { ticket } else { 0 });
-        // What is not taken can be read all the same: the drive in memory goes on.
+        // Refused contents stay readable: the drive in memory goes on.
         change.riders.drain(..).for_each(|r| self.pending.hold(&r));
         change.dead.clear();
         published

@@ -1,22 +1,22 @@
-//! What keeps devices on files of the host: the files, memories with checksums, one redo log, group commit.
+//! Storage of devices in files of the host: the files, memories with checksums, one redo log, group commit.
 //!
 //! ```text
 //!   devices ──records, contents of pages──> Journal ──frames──> wal: two halves in turn, safe from here on
-//!                                              └──a half is full──> dram | nvm (Region): bytes    flash: pages
+//!                                             └─a half is full─> dram | nvm (Region): bytes   flash: pages
 //! ```
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`host`] | the few things that are asked of the machine; a directory of it, or files in memory that can crash |
-//! | [`redo`] | how a change looks: bytes of a memory, or the content of a flash page |
+//! | [`host`] | the few requests to the machine: a directory of it, or files in memory that can crash |
+//! | [`redo`] | form of a change: bytes of a memory, or the content of a flash page |
 //! | [`journal`], `commit` | takes changes in groups, makes them safe, moves them to their place |
 //! | [`wal`] | the file of the log, and how it is read back |
 //! | [`region`] | a memory as a file that has checksums, changed by records only |
 //! | `pending`, [`direct`] | contents of pages on their way to `flash`: through the log, or straight |
-//! | [`files`] | what the files of an image are called |
+//! | [`files`] | names of an image's files |
 //!
-//! It does *not* know any device: what the bytes mean and when they change is theirs, and which devices are
-//! in an image is granary-image's.
+//! It does *not* know any device. The devices decide what the bytes mean and when they change; granary-image
+//! decides which devices an image has.
 
 #![deny(unsafe_code)] // but for host/map.rs
 
@@ -40,7 +40,7 @@ pub use pending::Rider;
 
 use std::thread::JoinHandle;
 
-/// What acknowledged changes survive.
+/// Failures that acknowledged changes survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The death of the process, `kill -9` at any instruction.

@@ -1,16 +1,16 @@
 //! [`Pending`]: flash pages whose content is not in `flash` yet, where it is instead, and how it gets there.
 //!
 //! ```text
-//!   programmed --> in memory --frame safe--> in the redo log --its half is checkpointed--> in `flash`: no longer here
-//!                     |                          |
+//!   programmed --> in memory --frame safe--> in the redo log --its half is checkpointed--> in `flash`:
+//!                     |                          |                                         no longer here
 //!                     +-- stale, and that is safe (process mode): dropped, and never written to `flash`
 //! ```
 //!
-//! Landing goes through a half of the log: what is still waiting at exactly that place is written in runs of
-//! neighbouring pages. Each rider has a number, so that a page that was programmed again meanwhile is not
-//! mistaken for its former self.
+//! Landing goes through a half of the log: pages that still wait at exactly that place are written in runs of
+//! neighbours. Each rider has a number, so that a page that was programmed again meanwhile is not mistaken
+//! for its former self.
 //!
-//! Invariant: who writes a page to `flash` directly calls [`Pending::supersede`] first, so that an older
+//! Invariant: every direct write of a page to `flash` follows a call of [`Pending::supersede`]. So an older
 //! content that is just landing cannot overwrite the newer one. It does *not* decide what may be written
 //! when: see `journal.rs`.
 
@@ -191,7 +191,7 @@ impl Pending {
             if !run.iter().all(|f| s.is_at(base, f)) {
                 return Ok(false);
             }
-            // Who supersedes one of them from here on waits for the write.
+            // From here on `supersede` of one of these pages waits for the write.
             s.landing = first..last + 1;
         }
         let done = flash.write_at(first as u64 * PAGE_SIZE as u64, bytes);

@@ -24,7 +24,7 @@ const NVM: u64 = FLASH | 1 << 38;
 /// Bytes of NVM DIMMs that places can name.
 pub const MOST_NVM: u64 = (LINE_SIZE as u64) << 38;
 
-/// What bytes can be changed of.
+/// Memories that byte records can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Battery-backed memory of the SSD.
@@ -110,7 +110,7 @@ pub const CONTENT_HEAD: usize = HEAD + 8;
 /// Bytes of the record of a flash page, a multiple of 8.
 pub const CONTENT_RECORD: usize = CONTENT_HEAD + PAGE_SIZE;
 
-/// What stands before the content in the record of a flash page.
+/// Head of the record of a flash page, before the content.
 pub fn content_head(ppa: u32, seq: u64) -> [u8; CONTENT_HEAD] {
     let head = (FLASH | ppa as u64) | (CONTENT as u64) << 40;
     let mut out = [0; CONTENT_HEAD];
@@ -130,11 +130,11 @@ pub fn is_content(records: &[u8]) -> bool {
 pub enum Record<'a> {
     /// Bytes.
     Bytes {
-        /// Of what.
+        /// The memory.
         memory: Memory,
-        /// Where.
+        /// First byte in it.
         at: u64,
-        /// What.
+        /// New bytes.
         bytes: &'a [u8],
     },
     /// Content of a flash page.

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   | bytes ...            | checksums, 4 B per 4 KiB of all before |        the file, in blocks of 4 KiB
-//!   records ──apply──> changed blocks in memory ──flush──> file: blocks in ascending order, then their checksums
+//!   records ──apply──> changed blocks in memory ──flush──> file: blocks in ascending order, then their
+//!                                                          checksums
 //!   read: changed block, else block of the file, which must have its checksum
 //! ```
 //!

@@ -4,10 +4,10 @@
 //!   frame:  CRC-32C( head ‖ head of a page ‖ XXH3(page) ‖ ... ‖ XXH3(records) )
 //! ```
 //!
-//! A CRC-32C over bytes that end in their own CRC-32C is the same for all such bytes: file systems (ByteFS'
-//! lines, the kernel's ext4 and btrfs) are full of them, so a CRC of the same kind takes an old version of a
-//! block for the new one. XXH3 is not linear. That a page's sum goes into its frame's saves a second walk
-//! over the page.
+//! A CRC-32C over bytes that end in their own CRC-32C is the same for all such bytes. File systems are full
+//! of them (ByteFS' lines, the kernel's ext4 and btrfs), so a CRC of the same kind takes an old version of a
+//! block for the new one. XXH3 is not linear. A page's sum goes into its frame's sum, which saves a second
+//! walk over the page.
 
 use xxhash_rust::xxh3::xxh3_64;
 

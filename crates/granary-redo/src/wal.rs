@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Where the log is written (machine mode) frames end at block boundaries, and go past the host's page cache
-//! where it lets them: writing a block again that was synced a moment ago makes the next sync wait for the
-//! disk (313 us with 4,328 B frames, 191 with 8,192 B ones past the cache: the fio command in
+//! where it lets them. Writing a block again that was synced a moment ago makes the next sync wait for the
+//! disk: 313 us with 4,328 B frames, 191 us with 8,192 B ones past the cache (the fio command in
 //! docs/BENCHMARKS.md). The half's header shares the block of its first frame and is written with it,
 //! unchanged.
 //!
@@ -113,8 +113,8 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Makes the file, whose content is in its place, a log that holds nothing: zeros, for a file without
-    /// bytes would say that the image was closed. What is returned begins the log anew.
+    /// Makes the file, whose content is in its place, an empty log: zeros, because a file without bytes would
+    /// mean that the image was closed. The returned closure begins the log anew.
     ///
     /// # Errors
     /// Host errors; those of [`Wal::start`].
@@ -195,8 +195,8 @@ impl Wal {
         Ok((contents, taken as u64))
     }
 
-    /// The pages are copied to their places directly. What is there of the frame when the process dies in the
-    /// midst of this has a wrong checksum.
+    /// The pages are copied to their places directly. If the process dies in between, the incomplete frame
+    /// has a wrong checksum.
     fn append_mapped(&mut self, frame: &mut [u8], riders: &[Rider]) {
         let Some(map) = &mut self.map else { return };
         let start = self.active as u64 * self.half + self.at;

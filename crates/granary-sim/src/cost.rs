@@ -29,8 +29,7 @@ pub struct HostCosts {
     /// Telling the drive of it: a store to a register of the drive that nobody waits for.
     #[serde(default, skip_serializing_if = "is_free")]
     pub doorbell: Nanos,
-    /// What the drive does with a command before it works on it: fetch, check of the sender, its file's
-    /// queue.
+    /// The drive's time for a command before it works on it: fetch, check of the sender, its file's queue.
     #[serde(default, skip_serializing_if = "is_free")]
     pub admission: Nanos,
     /// Seeing that a command is done: the word that the program polls comes from the drive.

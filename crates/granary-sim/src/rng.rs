@@ -15,13 +15,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
     random: Xoshiro256PlusPlus,
-    /// What [`Stream::below`] and [`Stream::chance`] say instead.
+    /// Values that [`Stream::below`] and [`Stream::chance`] return instead.
     choices: Option<Box<Choices>>,
-    /// What power failures take is written down.
+    /// The record of fates at power failures.
     fates: Option<Box<fates::Fates>>,
 }
 
-/// Choices by a script, for whoever goes through all of them: see [`Stream::scripted`].
+/// Choices by a script, for callers that go through all of them: see [`Stream::scripted`].
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Choices {
     script: Vec<u64>,

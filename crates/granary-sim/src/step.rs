@@ -1,8 +1,8 @@
-//! [`step`]: names of rare steps, for whoever wants to know when one is under way.
+//! [`step`]: names of rare steps, for a watcher that wants to know when one is under way.
 //!
 //! ```text
-//!   file system, drive:   let _step = step("ext4: the log's tail moves");     ... commands ...     end of scope
-//!   crash explorer:       watch(watcher, || world.run(..))     enters(name)                        leaves(name)
+//!   file system, drive:   let _step = step("ext4: the log's tail moves");   ... commands ...   end of scope
+//!   crash explorer:       watch(watcher, || world.run(..))   enters(name)                      leaves(name)
 //! ```
 //!
 //! A journal that wraps, a table that splits, garbage collection: a power failure in them is worth more than

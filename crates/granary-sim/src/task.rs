@@ -1,4 +1,4 @@
-//! What a task can ask of its world: the time, to wait, CPU time, another task.
+//! A task's requests to its world: the time, a wait, CPU time, another task.
 
 use crate::cost::HostCosts;
 use crate::sync::{Condvar, Mutex};
@@ -91,9 +91,9 @@ pub fn hold<T>(op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T 
     }
 }
 
-/// Number of the host core that the caller is taken to be on, below 65,536: in virtual time tasks are dealt
-/// to the host's cores in turn and stay there; on the wall clock each thread, or whom it works for
-/// ([`on_behalf`]), is one.
+/// Number of the host core that the caller is taken to be on, below 65,536. In virtual time tasks are dealt
+/// to the host's cores in turn and stay there. On the wall clock each thread counts as a core, or, under
+/// [`on_behalf`], the one that it works for.
 #[inline]
 pub fn core() -> u16 {
     match virt::current() {
@@ -124,9 +124,9 @@ pub struct OnBehalf {
     here: PhantomData<*const ()>,
 }
 
-/// On the wall clock: until what is returned is dropped, [`cpu_id`] is that of `whom`, whatever thread this
-/// is. For threads that serve programs in turn: what one program does stays together. Several threads may
-/// work for one at the same time. In virtual time it changes nothing: a task works for itself.
+/// On the wall clock: until the guard is dropped, [`cpu_id`] is that of `whom`, on any thread. For threads
+/// that serve programs in turn: the work of one program stays together. Several threads may work for one at
+/// the same time. In virtual time it changes nothing: a task works for itself.
 pub fn on_behalf(whom: usize) -> OnBehalf {
     OnBehalf { before: BEHALF.replace(Some(whom)), here: PhantomData }
 }

@@ -27,12 +27,12 @@ use crate::cost::HostCosts;
 use granary_units::Nanos;
 use std::fmt;
 
-/// What a virtual world is made of.
+/// Configuration of a virtual world.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
     /// Number of host cores that [`crate::cpu`] shares out.
     pub host_cores: usize,
-    /// What host software costs.
+    /// Costs of host software.
     pub costs: HostCosts,
     /// Schedule exploration: every lock acquisition first waits a random time below this; zero = off.
     /// Different seeds then give different interleavings of the same program.
@@ -83,12 +83,12 @@ pub enum Stop {
         task: usize,
         /// Size of a stack, [`WorldConfig::stack`].
         bytes: usize,
-        /// What the system says.
+        /// The system's error.
         cause: String,
     },
 }
 
-/// Who waits for what when no task can run.
+/// The waits of all tasks when no task can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
     /// When it was found.

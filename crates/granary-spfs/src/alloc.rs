@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A group for each 512 MB has a list of its own (released code). The last 2 % are for metadata, so that
-//! splits and new inodes find room when data does not. What is free is recomputed from what is reachable
-//! after a power failure; an unmount writes the bitmap.
+//! splits and new inodes find room when data does not. After a power failure the free clusters are recomputed
+//! from the reachable ones; an unmount writes the bitmap.
 
 use crate::layout::inode;
 use crate::layout::{BITMAP, Superblock};

@@ -1,7 +1,8 @@
 //! Files that are in persistent memory alone: made there, until they leave it for good.
 //!
 //! ```text
-//!   made with O_DIRECT and O_SYNC (or as `mode` and `extensions` say)         names and owners are persistent memory's, too
+//!   made with O_DIRECT and O_SYNC (or as `mode` and `extensions` say)      names and owners are persistent
+//!        │                                                                memory's, too
 //!        │ unlink, rename to a free name, chmod, write, ... stay here
 //!        v link, attributes, rename over something, fallocate, no room, little use
 //!   below: a lower file is made ── bytes, size, times, owner ── fsync ── the inode's name slot away, fence
@@ -10,15 +11,15 @@
 //! Such a file is a tiered one of whose bytes the lower file has none (`limit` 0), and which has no lower
 //! file. Its inode holds its name.
 //!
-//! Its directory is the lower file system's. What is entered there must not outlive it, nor take the last
-//! name of what lives on below. So an fsync below comes first where the directory may not be durable, or lost
-//! a name by a rename, by the removal of one of several links, or of a directory. Else what a power failure
-//! brings back under the name is what a move had begun, or what was removed for good: recovery removes it, of
-//! whichever kind it is. As soon as the file gives its name up, nothing removes it: an fsync below comes
-//! before that.
+//! Its directory is the lower file system's. A file entered there must not outlive the directory, nor take
+//! the last name of a file that lives on below. So an fsync below comes first where the directory may not be
+//! durable. It also comes first where the directory lost a name by a rename, by the removal of one of several
+//! links, or of a directory. Otherwise a power failure brings back under the name only a file that a move had
+//! begun, or one that was removed for good: recovery removes it, of whichever kind it is. As soon as the file
+//! gives its name up, nothing removes it: an fsync below comes before that.
 //!
-//! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". What the release lacks: recovery,
-//! a rename between the tiers, listing after a mount, leaving persistent memory.
+//! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". The release lacks recovery, a
+//! rename between the tiers, listing after a mount, leaving persistent memory.
 
 use crate::factor::FULL;
 use crate::fs::Spfs;

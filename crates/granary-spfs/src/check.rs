@@ -98,7 +98,7 @@ impl Spfs {
         match directory(&self.lower, place.dir) {
             Ok(Some(dir)) => {
                 let call = &Call::kernel(self.lower.vfs().time());
-                // What a recovery that changes nothing below left there.
+                // A recovery that changes nothing below may have left such a name there.
                 let left = self.read_only && !self.recovery.clean;
                 if !left && !matches!(self.lower.lookup(call, &dir, &place.name), Ok(None)) {
                     wrong.push(format!("the name of inode {number} is also below"));
@@ -145,7 +145,7 @@ impl Spfs {
         }
     }
 
-    /// What is reached, taken ahead or free is everything, and nothing is two of them.
+    /// Checks that everything is either reached, taken ahead or free, and nothing is two of them.
     fn check_space(&self, survey: &Survey, wrong: &mut Findings) -> Result<()> {
         let (used, inodes) = match reached(&self.store, survey) {
             Ok(reached) => reached,

@@ -62,7 +62,7 @@ impl Spfs {
         }
     }
 
-    /// What the daemon does: an error is found again by whoever uses the file.
+    /// One round of the daemon. It drops errors: the next user of the file meets them again.
     fn tick(&self) {
         let _at_work = self.at_work.lock();
         let _ = self.purge_old();
@@ -251,8 +251,8 @@ impl Spfs {
         Ok(())
     }
 
-    /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no
-    /// names any more. What lost them beside the mount keeps its bytes here.
+    /// An inode leaves memory: its state that only memory knows is put on persistent memory. `dead`: it has
+    /// no names any more. A file that lost them beside the mount keeps its bytes here.
     pub(crate) fn retire(&self, ino: Ino, node: &Arc<Node>, dead: bool) -> Result<()> {
         let mut kept = Ok(());
         {

@@ -1,4 +1,4 @@
-//! What others know of SPFS: an entry for each file system that it is stacked on.
+//! Registry entries of SPFS: one for each file system that it is stacked on.
 
 use crate::options::{MkfsOptions, MountOptions};
 use granary_device::Need;
@@ -16,7 +16,7 @@ const CASES: [(&str, &[&str]); 4] = [
     ("segment = 1", &[BUSY, "mode = 'pm'\ndirectory_bits = 0"]),
 ];
 
-/// Demotion every millisecond, of whatever was used some ten times without an fsync.
+/// Demotion every millisecond, of files that were used some ten times without an fsync.
 const BUSY: &str = "promote_after = 2\ntick = 1000000\nfactor_percent = 40\npurge_after = 3000000";
 
 /// SPFS over another file system, which needs blocks only.

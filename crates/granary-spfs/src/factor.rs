@@ -15,7 +15,7 @@ pub const FULL: u64 = 4 << 20;
 /// Factors to a bin.
 const BIN: u64 = 4096;
 
-/// What a file was used for.
+/// A use of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// So many bytes were written by one call.

@@ -59,7 +59,7 @@ pub(crate) struct Dead {
     pub since: Nanos,
 }
 
-/// What happened since the mount.
+/// Counters since the mount.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub promoted: AtomicU64,
@@ -69,7 +69,7 @@ pub(crate) struct Counts {
     pub spilled: AtomicU64,
 }
 
-/// What happened since the mount, and what is there now.
+/// Counters since the mount, and the present state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpfsStats {
     /// Files promoted.
@@ -98,7 +98,7 @@ pub struct SpfsStats {
     pub capacity: u64,
 }
 
-/// What a mount had to recover.
+/// Work of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// It had been unmounted.
@@ -146,7 +146,7 @@ impl Spfs {
         &self.lower
     }
 
-    /// What the mount had to recover.
+    /// Recovery by this mount.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }

@@ -1,4 +1,4 @@
-//! What lies on persistent memory: superblock, inodes, slots. SPEC.md, "SPFS", has the same in one table.
+//! Content of persistent memory: superblock, inodes, slots. SPEC.md, "SPFS", has the same in one table.
 //!
 //! ```text
 //!   cluster 0       superblock             static part with a CRC (copy in the last cluster), roots of the
@@ -7,7 +7,7 @@
 //!   behind          segments and directories of three tables, clusters of 8 inodes, data
 //! ```
 //!
-//! Every commit is one store of 8 bytes; whatever is written before it is out of reach until then.
+//! Every commit is one store of 8 bytes; bytes written before it are out of reach until then.
 
 pub mod alone;
 pub mod inode;

@@ -7,8 +7,10 @@
 //!                      +-> Store: tables, inodes, data                             -> persistent memory
 //!
 //!   alone   --- linked, renamed over something, no room, little used --->  bypass
-//!   bypass  --- 30 fsyncs, small and soon after each other --->  tiered     metadata only; bytes follow with the writes
-//!           <-- read much, written in large pieces, no room ---             all bytes of persistent memory are written below
+//!   bypass  --- 30 fsyncs, small and soon after each other --->  tiered     metadata only; bytes follow
+//!                                                                           with the writes
+//!           <-- read much, written in large pieces, no room ---             all bytes of persistent memory
+//!                                                                           are written below
 //! ```
 //!
 //! Names, owners, modes and extended attributes are the lower file system's; so are the numbers of inodes. A
@@ -18,15 +20,15 @@
 //! `limit`, else zero. The other is never read.
 //!
 //! Writes to a tiered file are durable when they return. A tiered file is found by its lower inode number and
-//! generation, so that names may change, go back in time with a power failure of the lower file system, or
-//! vanish: what is left over is dropped at the mount.
+//! generation. So names may change, go back in time with a power failure of the lower file system, or vanish:
+//! a mount drops the leftovers.
 //!
 //! Lock order: `at_work`; the upper vfs's; `loading`; a file's state; the lower vfs's; a table's directory.
 //! Short locks last.
 //!
 //! Source: Woo et al., "SPFS: On Stacking a Persistent Memory File System on Legacy File Systems", FAST 2023
-//! (slides), and constants of the released code where a comment says so. What the release lacks (recovery,
-//! demotion's commit) is designed here: DESIGN.md, "SPFS".
+//! (slides), and constants of the released code where a comment says so. Parts that the release lacks
+//! (recovery, demotion's commit) are designed here: DESIGN.md, "SPFS".
 
 #![forbid(unsafe_code)]
 

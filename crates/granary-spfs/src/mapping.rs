@@ -148,7 +148,7 @@ const FILE: u32 = 65_536;
 /// Clusters that are looked up.
 const LOOKUPS: u64 = 20_000;
 
-/// What a structure costs, on some device.
+/// Costs of a structure, on some device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Nanoseconds to enter a run of 64 clusters.

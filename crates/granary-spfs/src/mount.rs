@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What a mount may change. Calls that change something are the vfs's to refuse.
+/// Changes that a mount may make. The vfs refuses calls that change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Everything.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Who serves a file.
+/// The tier that serves a file.
 pub enum Residence {
     /// The lower file system.
     Bypass,
@@ -23,8 +23,8 @@ pub struct Node {
     below: Mutex<Option<NodeRef>>,
     /// There is no lower file.
     alone: AtomicBool,
-    /// Whose the file is; held shared by what reads it, or writes below; exclusively by what changes
-    /// persistent memory.
+    /// The file's tier. Held shared by reads and by writes below, exclusively by changes of persistent
+    /// memory.
     state: RwLock<Residence>,
     /// How many want the state now: a demotion in the background makes room for them.
     wanted: AtomicU32,
@@ -50,7 +50,7 @@ impl Node {
             state: RwLock::new(state),
             wanted: AtomicU32::new(0),
             profile: Mutex::default(),
-            // What was changed before it was loaded may not be durable either.
+            // Changes before it was loaded may not be durable either.
             changed: AtomicU64::new(1),
             moved: AtomicU64::new(1),
             lost: AtomicU64::new(1),
@@ -146,9 +146,9 @@ impl Node {
         self.changed.fetch_add(1, Relaxed);
     }
 
-    /// The same of a directory that lost a name of something that lives on, or of a directory: after a power
-    /// failure it could be back under that name, and a file that is here alone and has taken the name
-    /// meanwhile could not get it back without harm.
+    /// The same of a directory that lost a name of something that lives on, or of a directory. After a power
+    /// failure it could be back under that name. A file that is here alone and has taken the name meanwhile
+    /// could not get it back without harm.
     pub(crate) fn touch_moved(&self) {
         let changes = self.changed.fetch_add(1, Relaxed) + 1;
         self.moved.fetch_max(changes, Relaxed);
@@ -165,8 +165,8 @@ impl Node {
         self.lost.load(Relaxed) > self.synced.load(Relaxed)
     }
 
-    /// The changes of a directory so far, as below; `None`: a name can be taken here. What the lower file
-    /// system may bring back under it is gone for good otherwise, and recovery removes it (recover.rs).
+    /// The changes of a directory so far, as below; `None`: a name can be taken here. A file that the lower
+    /// file system may bring back under it is gone for good then, and recovery removes it (recover.rs).
     pub(crate) fn unsettled_names(&self) -> Option<u64> {
         let changed = self.changed.load(Relaxed);
         (self.moved.load(Relaxed) > self.synced.load(Relaxed)).then_some(changed)

@@ -1,4 +1,4 @@
-//! What can be chosen when SPFS is made and when it is mounted: the section `[fs.spfs]`.
+//! Options of mkfs and mount of SPFS: the section `[fs.spfs]`.
 
 use crate::exthash::Form;
 use granary_units::{Bytes, Nanos};
@@ -21,7 +21,7 @@ impl Default for MkfsOptions {
     }
 }
 
-/// What a power failure may do to data that is being overwritten.
+/// Effect of a power failure on data that is being overwritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Consistency {
@@ -32,7 +32,8 @@ pub enum Consistency {
     Meta,
 }
 
-/// What the first write to a place that only the lower file system has brings into persistent memory.
+/// Pieces that the first write to a place brings into persistent memory, where only the lower file system has
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromotionCopy {
@@ -86,11 +87,11 @@ pub struct MountOptions {
     pub bytes_between_fsyncs: Bytes,
     /// How that mean is taken.
     pub average: Average,
-    /// What a power failure may do to overwritten data.
+    /// Effect of a power failure on overwritten data.
     pub consistency: Consistency,
     /// Overwritten share of an extent, in percent, from which it is replaced instead: `undo_opt_util`.
     pub replace_percent: u32,
-    /// What a first write copies from below.
+    /// Pieces that a first write copies from below.
     pub promotion_copy: PromotionCopy,
     /// Clusters of an aligned piece. [choice] 64 (256 KiB): from so many on the released code prefers to
     /// split an extent.

@@ -37,7 +37,7 @@ fn lacks_attributes(e: &FsError) -> bool {
     matches!(e, FsError::NotSupported | FsError::NoAttribute)
 }
 
-/// What the attribute says: number and run. Earlier versions had no runs.
+/// Number and run in the attribute below. Earlier versions had no runs.
 fn there(lower: &Lower, call: &Call<'_>) -> Result<Option<(u64, u64)>> {
     let value = match lower.getxattr(call, &lower.root(), NAME) {
         Err(e) if lacks_attributes(&e) => return Ok(None),
@@ -56,7 +56,7 @@ fn root(lower: &Lower) -> u64 {
     (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(lower.generation(&root)) << 1) | 1
 }
 
-/// What persistent memory has of its pair.
+/// Persistent memory's side of the pair.
 struct Own {
     number: u64,
     root: u64,
@@ -166,8 +166,8 @@ impl Spfs {
             return Ok(());
         }
         let old = word(&self.store.pm, LOWER, Structure::Superblock)?;
-        // What is below still names this memory, which has had files before. With another number in one of
-        // the two alone, a power failure here would leave a pair that fits nowhere.
+        // The attribute below still names this memory, which has had files before. With another number in one
+        // of the two alone, a power failure here would leave a pair that fits nowhere.
         if there(&self.lower, call)?.is_some_and(|(number, _)| number == old && old != 0) {
             let run = word(&self.store.pm, RUN, Structure::Superblock)? >> 1;
             self.enter(call, old, run + 1)?;

@@ -1,7 +1,7 @@
 //! The sync-point profiler: which files are worth persistent memory.
 //!
 //! A file is promoted after a row of fsyncs that come soon after each other and have few bytes between them.
-//! What counts is the cumulative mean of the bytes between two fsyncs of the file, not the size of single
+//! The profiler uses the cumulative mean of the bytes between two fsyncs of the file, not the size of single
 //! writes: small writes that nobody fsyncs stay with the lower file system's page cache.
 //!
 //! Source: SPFS slides, "Sync Point Profiler"; constants and the integer arithmetic of the mean are the
@@ -11,7 +11,7 @@
 use crate::options::{Average, MountOptions};
 use granary_units::Nanos;
 
-/// What is known of one file since it was last promoted, demoted or loaded.
+/// Record of one file since it was last promoted, demoted or loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Bytes written since the last fsync.
@@ -26,7 +26,7 @@ pub struct Profile {
     row: u32,
 }
 
-/// What an fsync was worth.
+/// Judgement of an fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// It met both criteria.

@@ -4,10 +4,10 @@
 //!   fsync below ── inode { size, limit = size, times }, fence ── name, fence
 //! ```
 //!
-//! Everything of the lower file is durable before, so that from the name on the lower one may only lose what
-//! persistent memory has, or what is not the file's any more. Whatever persistent memory has no extent for is
-//! the lower file's; so nothing has to be entered for the extents that it has there (the released code enters
-//! them with cluster number 0).
+//! The whole lower file is durable before. So from the name on it may lose only bytes that persistent memory
+//! has, or that are not the file's any more. Bytes without an extent in persistent memory are the lower
+//! file's. So no entry is made for the extents that it has there (the released code enters them with cluster
+//! number 0).
 //!
 //! A promotion that finds no room is not made, and nobody is told.
 
@@ -27,7 +27,7 @@ pub const MAX_SIZE: u64 = (BLOCK << 32) - BLOCK;
 const LARGEST_NUMBER: u64 = i64::MAX as u64;
 
 impl Spfs {
-    /// What was changed below is durable there when this returns.
+    /// Makes the changes of a file below durable there.
     pub(crate) fn settle(&self, call: &Call<'_>, node: &node::Node) -> Result<()> {
         if let Some(changes) = node.unsettled() {
             self.lower.fsync(call, &node.below()?, false)?;
@@ -36,8 +36,8 @@ impl Spfs {
         Ok(())
     }
 
-    /// A name can be taken in this directory when this returns: what the lower file system may bring back
-    /// under it is nobody's.
+    /// A name can be taken in this directory when this returns: a file that the lower file system may bring
+    /// back under it is nobody's.
     pub(crate) fn settle_names(&self, call: &Call<'_>, dir: &node::Node) -> Result<()> {
         if let Some(changes) = dir.unsettled_names() {
             self.lower.fsync(call, &dir.below()?, false)?;

@@ -7,9 +7,8 @@
 //!   growing: the size                               one store
 //! ```
 //!
-//! The call below comes first, since it is what may be refused: then nothing has changed. It also reserves
-//! the space that a demotion will need there. What it does below is durable by the next fsync, what is done
-//! here at once.
+//! The call below comes first, since it may be refused: then nothing has changed. It also reserves the space
+//! that a demotion will need there. Its effect below is durable with the next fsync, its effect here at once.
 //!
 //! An extent that was punched stays, without clusters: its absence would make the lower file the master of
 //! bytes that a power failure may bring back there. Source: SPFS's slides have no punch, the released code

@@ -22,7 +22,7 @@ pub enum Run {
 }
 
 impl Tier {
-    /// Who has the bytes from `at` on, up to `end`. All extents are known.
+    /// Master of the bytes from `at` on, up to `end`. All extents are known.
     pub fn run(&self, at: u64, end: u64) -> Run {
         let lcn = (at / BLOCK) as u32;
         if let Some((start, piece)) = self.covering(lcn) {

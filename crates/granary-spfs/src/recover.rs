@@ -1,18 +1,19 @@
-//! What a mount does after a power failure.
+//! Recovery: the work of a mount after a power failure.
 //!
 //! ```text
 //!   1. splits and merges are finished (before the tables are opened), and so is a rename
 //!   2. undo records are played back
-//!   3. files that the lower file system has no more are dropped, and those that are here alone without a name; so are names that lead
-//!      nowhere. A lower file of the name of one that is here alone is what a move had begun: it is removed
+//!   3. files that the lower file system has no more are dropped, and those that are here alone without a
+//!      name; so are names that lead nowhere. A lower file of the name of one that is here alone is what a
+//!      move had begun: it is removed
 //!   4. limit := min(limit, size); extents behind the size are cut; the lower file is cut to the limit
-//!   5. extents whose split was cut short are shortened; slots that no chain reaches are zeroed; pointers are made to agree with
-//!      their extents
+//!   5. extents whose split was cut short are shortened; slots that no chain reaches are zeroed; pointers
+//!      are made to agree with their extents
 //!   6. what is free is what nobody reaches; the usage table is made to say so
 //! ```
 //!
-//! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and what
-//! is changed.
+//! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and the
+//! changes.
 
 use crate::exthash;
 use crate::fs::{Missing, Recovery};
@@ -276,7 +277,7 @@ pub fn agrees(store: &Store, e: &Extent, slot: &Extent) -> bool {
         }
 }
 
-/// What nobody reaches is free. Gives the maps of the clusters of inodes.
+/// Frees the clusters that nobody reaches. Returns the maps of the clusters of inodes.
 fn free_the_rest(store: &Store, survey: &Survey) -> Result<BTreeMap<u32, u16>> {
     let (used, inodes) = reached(store, survey)?;
     for (first, n) in used.free_runs() {

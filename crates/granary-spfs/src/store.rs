@@ -157,7 +157,7 @@ impl Store {
     /// The usage table says what the map of an inode's cluster is now.
     fn tell_usage(&self, number: u64) -> Result<()> {
         let cluster = (number / 16) as u32;
-        // Whoever comes later puts what is true later.
+        // Writers take turns, so that the last one puts the last map.
         let _one = self.telling.lock();
         let mut b = self.pm.batch();
         self.put_usage(&mut b, cluster, self.clusters.map_of(cluster))?;

@@ -45,7 +45,7 @@ const BUCKET: usize = 256;
 pub const MAX_DEPTH: u32 = 16;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCEH");
 
-/// What belongs into a segment: hashes whose top `depth` bits are `pattern`.
+/// Hashes that belong into a segment: their top `depth` bits are `pattern`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     depth: u32,
@@ -199,8 +199,8 @@ impl Table {
         let segment = dir.segments[top(place.hash, dir.depth) as usize];
         let header = dir.headers[&segment];
         for at in self.places(dir, segment, place) {
-            // Whoever claims a slot of the bucket fills it before the claim goes: what is loaded after a look
-            // at the claims may be filled by then, so both are looked at twice.
+            // A claimed slot is filled before its claim goes. So a slot that was free when it was loaded may
+            // be filled before the look at the claims: both are looked at twice.
             loop {
                 let mut b = [0; BUCKET];
                 pm.load(at, &mut b, self.kind.what())?;

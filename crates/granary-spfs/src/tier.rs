@@ -7,10 +7,10 @@
 //!
 //! An extent counts where the chain reaches it. So new extents are prepared beside the chain, however many,
 //! and one store of 8 bytes (the successor's `prev`, or `last`) enters them all. Extents are cut from the end
-//! the same way. What the chain does not reach is zeroed after the store, or by recovery.
+//! the same way. Extents that the chain does not reach are zeroed after the store, or by recovery.
 //!
-//! An extent without clusters (`pcn` 0) is zeros: what was punched, which the lower file may still have
-//! something for.
+//! An extent without clusters (`pcn` 0) is zeros: a punched range, for which the lower file may still have
+//! bytes.
 //!
 //! Invariants: extents are disjoint, and none crosses a chunk. Bytes beyond the size are zeros. `limit <=
 //! size`.

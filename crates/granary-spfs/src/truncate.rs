@@ -1,11 +1,12 @@
 //! Changing the size of a tiered file.
 //!
 //! ```text
-//!   size, fence ── limit := min(limit, size), fence ── extents behind it away, zeros behind the end in its cluster
+//!   size, fence ── limit := min(limit, size), fence ── extents behind it away, zeros behind the end in its
+//!                                                      cluster
 //! ```
 //!
-//! The first store decides: recovery does the rest. `limit` makes what the lower file still has behind the
-//! cut nobody's, before and after a power failure that takes its own truncation back; it is cut below for its
+//! The first store decides: recovery does the rest. `limit` makes the lower file's bytes behind the cut
+//! nobody's, before and after a power failure that takes its own truncation back. It is cut below for its
 //! space only.
 
 use crate::fs::Spfs;

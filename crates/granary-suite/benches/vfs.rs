@@ -1,6 +1,5 @@
-//! What the vfs itself costs: a varmail-like mix (delete, create + append + fsync, open + read + append +
-//! fsync, open + read whole file) on the memory file system in virtual time, in calls per second of one real
-//! core.
+//! Cost of the vfs itself: a varmail-like mix (delete, create + append + fsync, open + read + append + fsync,
+//! open + read whole file) on the memory file system in virtual time, in calls per second of one real core.
 
 #![allow(missing_docs)] // made by criterion_group!
 

@@ -1,4 +1,4 @@
-//! What file systems are tested with: random calls compared with a reference, power failures, damage, and the
+//! Tools for tests of file systems: random calls compared with a reference, power failures, damage, and the
 //! file system of the vfs's own tests.
 //!
 //! ```text

@@ -5,12 +5,12 @@
 //!   number -> { attributes | blocks: page -> Page | entries: name -> number, cookie | reserved pages }
 //! ```
 //!
-//! Nothing of it is durable or counted, and it has no drive. What it is for: tests and benches of the vfs and
-//! of what stands above it. It asserts the contract of [`FileSystem`](granary_fs::FileSystem): locks are
-//! held, names exist or do not, write-back of one inode is never concurrent with itself or with a truncation,
-//! written pages were reserved. It is as hostile as the contract allows: only dirty lines reach the media,
-//! bytes beyond the end of a file are garbage, inode numbers are reused at once, calls take time before and
-//! after they take effect, and can be made to fail.
+//! It has no drive, and nothing of it is durable or counted. It serves tests and benches of the vfs and of
+//! the layers above it. It asserts the contract of [`FileSystem`](granary_fs::FileSystem): locks are held,
+//! names exist or do not, write-back of one inode is never concurrent with itself or with a truncation,
+//! written pages were reserved. It is as hostile as the contract allows. Only dirty lines reach the media,
+//! bytes beyond the end of a file are garbage, and inode numbers are reused at once. Calls take time before
+//! and after they take effect, and can be made to fail.
 
 mod check;
 mod data;

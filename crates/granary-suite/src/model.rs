@@ -212,11 +212,11 @@ fn is_unsupported(op: &Op, outcome: &Outcome) -> bool {
     optional && *outcome == Outcome::Failed(FsError::NotSupported)
 }
 
-/// What a file system says about data and holes: between the offset and the data that it found, and where it
-/// says that a hole is, there must be zeros.
+/// Checks the answers of a file system about data and holes. There must be zeros between the offset and the
+/// data that it found, and where it says that a hole is.
 ///
 /// # Errors
-/// A sentence where it lied.
+/// A sentence about a wrong answer.
 fn check_seek(p: &mut impl Posix, op: &Op) -> Result<(), String> {
     let Op::Seek { fd, offset, whence: whence @ (Whence::Data | Whence::Hole) } = op else { return Ok(()) };
     let (Ok(at), Ok(stat)) = (p.lseek(*fd, 0, Whence::Cur), p.fstat(*fd)) else { return Ok(()) };

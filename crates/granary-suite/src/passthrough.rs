@@ -5,10 +5,10 @@
 //!   inode N on top -> { node N below }       numbers, attributes and bytes are the lower layer's
 //! ```
 //!
-//! What it is for: tests of [`Lower`], and an example of how to stand on it. It acts below as the superuser,
-//! since the vfs on top has asked whether the caller may. Where the layer on top has a page cache of its own,
-//! space is reserved and the size grows below at once, so that only bytes are late; the modification time
-//! then moves again when they arrive, and access times stay in memory. It owns the lower vfs: its unmount
+//! It serves tests of [`Lower`], and is an example of how to stand on it. It acts below as the superuser,
+//! since the vfs on top has asked whether the caller may. The layer on top may have a page cache of its own.
+//! Then space is reserved and the size grows below at once, so that only bytes are late. The modification
+//! time moves again when they arrive, and access times stay in memory. It owns the lower vfs: its unmount
 //! unmounts that.
 
 use granary_fs::{

@@ -110,7 +110,7 @@ struct File {
     pos: u64,
 }
 
-/// What belongs to one process.
+/// State of one process.
 #[derive(Clone)]
 pub struct RefState {
     cred: Cred,

@@ -87,7 +87,7 @@ use std::time::Duration;
 pub trait Subject: Clone + Send + Sync + 'static {
     /// The file system.
     type Fs: FileSystem + 'static;
-    /// What its mount had to recover.
+    /// Report of the mount on its recovery.
     type Recovery: Copy + Debug + Send + 'static;
 
     /// Its limits.
@@ -105,7 +105,7 @@ pub trait Subject: Clone + Send + Sync + 'static {
     /// The file system's.
     fn mount(&self, port: Port) -> Result<Arc<Self::Fs>>;
 
-    /// What the mount recovered.
+    /// Report of the mount on its recovery.
     fn recovery(fs: &Self::Fs) -> Self::Recovery;
 
     /// Whether that was nothing: it had been unmounted.
@@ -172,7 +172,7 @@ macro_rules! subject {
     };
 }
 
-/// What a test's devices are.
+/// Kinds of a test's devices.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ssd,
@@ -305,7 +305,7 @@ impl<S: Subject> Mounted<S> {
         Process::new(self.vfs.clone(), Cred::ROOT)
     }
 
-    /// What the mount recovered.
+    /// Report of the mount on its recovery.
     pub fn recovery(&self) -> S::Recovery {
         S::recovery(&self.fs)
     }
@@ -316,7 +316,7 @@ impl<S: Subject> Mounted<S> {
     }
 
     /// On the wall clock: waits until flushers, which may just be writing a removed file back, have let go of
-    /// it. What is wrong after that stays wrong, and [`Mounted::check`] says so.
+    /// it. A fault that is left after that stays, and [`Mounted::check`] says so.
     #[allow(clippy::disallowed_methods)] // threads that nobody paces: only the clock knows how long they were kept from running
     pub fn settle(&self) {
         /// In all 5 s.

@@ -123,7 +123,7 @@ impl Testbed {
             .collect()
     }
 
-    /// What `who` says of a testbed that lacks a device, with those that have all that it needs.
+    /// The error of `who` for a testbed that lacks a device, with the testbeds that have all that it needs.
     fn lacks(&self, who: &str, need: Need, all: &[Need]) -> TestbedError {
         TestbedError::Lacks(format!(
             "{who} needs {need}, which testbed {} has not: --testbed {} has",

@@ -9,9 +9,9 @@ pub enum TestbedError {
     /// No testbed of that name, and no such file.
     #[error("no testbed '{name}': {meant}the built-in ones are {known}; or give the path of a .toml file")]
     UnknownTestbed {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What may have been meant, as a question.
+        /// Names that may have been meant, as a question.
         meant: String,
         /// The built-in names.
         known: String,
@@ -21,7 +21,7 @@ pub enum TestbedError {
     BadTestbed {
         /// Path or built-in name.
         file: String,
-        /// What is wrong, with line and column where there is one.
+        /// The mistake, with line and column where there is one.
         message: String,
     },
     /// A `--set` that does not fit.
@@ -29,15 +29,15 @@ pub enum TestbedError {
     BadSet {
         /// As given.
         set: String,
-        /// What is wrong and what would be right.
+        /// The mistake and the remedy.
         message: String,
     },
     /// No file system of that name.
     #[error("no file system '{name}': {meant}there are {known}")]
     UnknownFs {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What may have been meant, as a question.
+        /// Names that may have been meant, as a question.
         meant: String,
         /// The registered names.
         known: String,
@@ -59,7 +59,7 @@ pub enum TestbedError {
     /// Settings or file systems that do not go together.
     #[error("{what}: {why}")]
     Call {
-        /// What was done.
+        /// The action.
         what: String,
         /// The reason.
         why: String,
@@ -67,7 +67,7 @@ pub enum TestbedError {
 }
 
 impl TestbedError {
-    /// What was done, and why it failed.
+    /// The error of an action and its reason.
     pub(crate) fn call(what: impl Into<String>, why: impl std::fmt::Display) -> TestbedError {
         TestbedError::Call { what: what.into(), why: why.to_string() }
     }

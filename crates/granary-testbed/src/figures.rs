@@ -1,4 +1,4 @@
-//! What a testbed's values come to, and where they contradict each other: those of its SSD
+//! Figures that follow from a testbed's values, and contradictions between the values: those of its SSD
 //! ([`granary_bench::figures`]), and the rest.
 
 use crate::testbed::{Host, Testbed};

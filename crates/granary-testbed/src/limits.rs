@@ -15,7 +15,7 @@ const LONGEST: Nanos = Nanos(1_000_000_000);
 /// Longest start of a drive: NVMe's CAP.TO allows no more than 127.5 s to get ready.
 const LONGEST_START: Nanos = Nanos(127_500_000_000);
 
-/// What is so far out of its range that the drive could not be asked about the rest: begins with the key's
+/// A value so far out of its range that the drive could not be asked about the rest: begins with the key's
 /// whole path.
 pub(super) fn before(t: &Testbed) -> Option<String> {
     let flash = &t.drive.as_ref()?.flash;
@@ -24,7 +24,7 @@ pub(super) fn before(t: &Testbed) -> Option<String> {
         .then(|| format!("drive.flash.gc_stop is {stop}: a plane has {blocks} blocks (blocks_per_plane)"))
 }
 
-/// What is out of its range, of a testbed whose drive is good: begins with the key's whole path.
+/// A value out of its range, of a testbed whose drive is good: begins with the key's whole path.
 pub(super) fn refusal(t: &Testbed) -> Option<String> {
     names(t).or_else(|| pauses(t)).or_else(|| times(t)).or_else(|| counts(t)).or_else(|| scaled(t))
 }

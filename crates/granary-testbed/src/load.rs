@@ -40,7 +40,7 @@ impl Testbed {
     /// The testbed with `sets`, each `KEY=VALUE`, and the whole paths of the keys that they change.
     ///
     /// # Errors
-    /// What is wrong with a set.
+    /// The mistake in a set.
     pub fn with(self, sets: &[String]) -> Result<(Testbed, Vec<String>), TestbedError> {
         let bad = |set: &String, message: String| TestbedError::BadSet { set: set.clone(), message };
         let (unchanged, mut testbed, mut paths) = (self.clone(), self, Vec::new());
@@ -83,7 +83,8 @@ impl Testbed {
         one.map(|n| &sets[n]).or(sets.last())
     }
 
-    /// What contradicts itself, each with the file and line of the key to look at where it stands in a file.
+    /// Values that contradict each other, each with the file and line of the key to look at where it stands
+    /// in a file.
     ///
     /// # Errors
     /// As [`Testbed::load`].

@@ -1,12 +1,12 @@
-//! A testbed measured by the drive bench, row by row, beside what its paper states.
+//! A testbed measured by the drive bench, row by row, beside the statements of its paper.
 //!
 //! ```text
 //!   Row: what | paper | ours | ours / paper | the command that measures it
 //! ```
 //!
-//! Each row is a short run of [`Bench`] on a new drive, one that keeps no host data (the times are the same)
-//! and of which only the part that the run touches is filled. docs/TESTBEDS.md is the output of `granary
-//! testbed measure`; tests hold it and the model to the stated values.
+//! Each row is a short run of [`Bench`] on a new drive. The drive keeps no host data (the times are the
+//! same), and only the part that the run touches is filled. docs/TESTBEDS.md is the output of
+//! `granary testbed measure`; tests hold it and the model to the stated values.
 
 mod nvm;
 pub mod unaligned;
@@ -22,7 +22,7 @@ use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page};
 use nvm::Nvm;
 use std::fmt::Write as _;
 
-/// What a row measures.
+/// Quantities that a row measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Capacity,
@@ -68,7 +68,7 @@ const ROWS: [(What, &str); 18] = [
     (What::PowerOn, "power-up: DRAM content loaded"),
 ];
 
-/// What a paper states: row, value in the row's unit, where.
+/// A statement of a paper: row, value in the row's unit, where.
 type Stated = (What, f64, &'static str);
 
 const US: f64 = 1e3;
@@ -263,12 +263,12 @@ impl What {
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What is measured.
+    /// The measured quantity.
     pub title: &'static str,
     what: What,
-    /// What the paper states, and where.
+    /// The paper's value, and its place there.
     pub paper: Option<(f64, &'static str)>,
-    /// What we measure: ns, bytes per second or bytes.
+    /// Our value: ns, bytes per second or bytes.
     pub ours: f64,
     /// The command that measures it.
     pub command: String,

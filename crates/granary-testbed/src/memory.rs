@@ -10,8 +10,8 @@ const LEAST_DRIVE: u64 = 256 << 10;
 
 impl Testbed {
     /// Page cache, drive cache and log region times `factor`, as changes (`KEY=VALUE`) of this testbed, so
-    /// that a record says them and a run with `--set` repeats them. What `sets` says stays. Never less than 4
-    /// MiB of page cache and 256 KiB in the drive.
+    /// that a record says them and a run with `--set` repeats them. Keys in `sets` keep their values. Never
+    /// less than 4 MiB of page cache and 256 KiB in the drive.
     pub fn memory_sets(&self, factor: f64, sets: &[String]) -> Vec<String> {
         let of = |key: &str, size: Bytes, least: u64| {
             let scaled = (size.0 as f64 * factor) as u64 / 8192 * 8192;

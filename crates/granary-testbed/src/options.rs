@@ -1,6 +1,6 @@
 //! [`FsOptions`]: the sections `[fs.NAME]` of a testbed, one for each file system that has mount options.
 //!
-//! What a section may say only its file system knows: the registry finds who reads it. Every section is there
+//! Only the file system knows the keys of its section: the registry finds the reader. Every section is there
 //! and complete, so that `--set` reaches each key.
 
 use crate::registry::{self, FILE_SYSTEMS};
@@ -58,7 +58,7 @@ impl FsOptions {
         self.0.iter().flat_map(|(name, s)| s.left_out.iter().map(move |key| format!("fs.{name}.{key}")))
     }
 
-    /// What is out of its range: begins with the key's whole path.
+    /// A value out of its range: begins with the key's whole path.
     pub(super) fn refusal(&self) -> Option<String> {
         sections().find_map(|of| {
             let (key, why) = (of.refusal)(&self.0.get(of.section)?.values)?;
@@ -88,10 +88,10 @@ impl FsOptions {
     }
 }
 
-/// Who reads this section.
+/// The reader of this section.
 ///
 /// # Errors
-/// Nobody: with the section that was meant.
+/// There is none; the message has the section that was meant.
 pub(super) fn find(section: &str) -> Result<&'static OptionsEntry, String> {
     sections().find(|o| o.section == section).ok_or_else(|| {
         let known: Vec<&str> = sections().map(|o| o.section).collect();

@@ -41,7 +41,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_spfs::over(&granary_nilfs2::NILFS2, "spfs+nilfs2", granary_spfs::cases!("spfs+nilfs2")),
 ];
 
-/// What comes before the name of the file system below in the name of a stack.
+/// Prefix of the name of the file system below in the name of a stack.
 const STACKED: &str = "spfs+";
 
 /// The file system of this name.

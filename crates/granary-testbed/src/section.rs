@@ -21,7 +21,7 @@ pub(crate) struct Section {
 pub(crate) struct Wrong {
     /// The key, dotted, below the section; `.`: the section itself.
     pub key: String,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
 }
 

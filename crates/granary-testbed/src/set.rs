@@ -119,7 +119,7 @@ fn near(keys: &[String], key: &str, last: &str) -> String {
     if having.is_empty() { String::new() } else { format!("perhaps {}; ", having.join(", ")) }
 }
 
-/// What a key takes, where the reader of TOML says that something else stands there.
+/// The values that a key takes, where the reader of TOML says that something else stands there.
 fn takes(message: &str) -> Option<String> {
     if message == NO_SIZE || message.contains("' is not a size: ") {
         return Some("a size (or bandwidth): a whole number of bytes, or a text such as 16MiB".to_owned());

@@ -41,14 +41,14 @@ struct Head {
     base: Option<String>,
 }
 
-/// What toml says of a number or truth value for an option that takes one of some words.
+/// toml's message about a number or truth value for an option that takes one of some words.
 pub const NO_WORD: &str = "invalid type: unit variant, expected string only";
-/// The same of a text that it has parsed.
+/// The same about a text that it has parsed.
 pub const NO_WORD_IN_TEXT: &str = "wanted string or table";
-/// What it says of anything but a number from 0 on or a text for [`granary_units::Bytes`].
+/// Its message about anything but a number from 0 on or a text for [`granary_units::Bytes`].
 pub const NO_SIZE: &str = "data did not match any variant of untagged enum Either";
 
-/// What toml says, where that speaks of our types.
+/// toml's message, in other words where it speaks of our types.
 pub fn plain(message: &str) -> String {
     match message {
         NO_WORD | NO_WORD_IN_TEXT => "a word in quotes belongs here".to_owned(),
@@ -62,8 +62,8 @@ pub fn plain(message: &str) -> String {
     }
 }
 
-/// What toml says of an unknown key or word (``unknown field `a`, expected one of `b`, `c` ``), with the one
-/// that was meant.
+/// toml's message about an unknown key or word (``unknown field `a`, expected one of `b`, `c` ``), with the
+/// one that was meant.
 fn with_nearest(message: &str) -> String {
     if !message.starts_with("unknown ") {
         return message.to_owned();

@@ -58,7 +58,7 @@ pub struct Host {
     pub cores: usize,
     /// Memory for metadata blocks, beside the page cache, of whatever file system is mounted.
     pub metadata_cache: Bytes,
-    /// What host software costs.
+    /// Costs of host software.
     pub costs: HostCosts,
     /// Page cache, write-back, time stamps.
     #[serde(default)]
@@ -94,7 +94,7 @@ impl Host {
     }
 }
 
-/// What was a key of file systems' sections once, without effect, and what says it.
+/// Former keys of file systems' sections, without effect now, and their replacements.
 pub(crate) const ELSEWHERE: [(&str, &str); 3] = [
     (
         "metadata_update",

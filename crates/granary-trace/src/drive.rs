@@ -1,9 +1,10 @@
-//! Traces: what a host asked a drive for, call by call, from other machines or from a run of our own.
+//! Traces: the calls of a host to a drive, one by one, from other machines or from a run of our own.
 //!
 //! ```text
 //!   columns (rows.rs): msr, spc, alibaba, tencent, fiu, disksim, mqsim ─┐ lines
-//!   blkparse text (blkparse.rs), fio's iolog (iolog.rs) ────────────────┼──> Event { at, op } ──> who replays it on a Drive
-//!   Granary record (native.rs) ─────────────────────────────────────────┘ calls of a Drive
+//!   columns (rows.rs): msr, spc, alibaba, tencent, fiu, disksim, mqsim ─┐ lines
+//!   blkparse text (blkparse.rs), fio's iolog (iolog.rs) ────────────────┼──> Event { at, op } ──> replay
+//!   Granary record (native.rs) ─────────────────────────────────────────┘ calls of a Drive        on a Drive
 //!                                                    format.rs: which one it is
 //! ```
 //!
@@ -40,7 +41,7 @@ use std::path::Path;
 pub struct Trace {
     /// Its format.
     pub format: Format,
-    /// What a Granary record says about itself.
+    /// Header of a Granary record.
     pub header: Option<native::Header>,
     /// Its events.
     pub source: Box<dyn Source>,
@@ -93,7 +94,7 @@ pub fn read(name: &str, input: Box<dyn Read>, bytes: u64, choice: &Choice) -> Re
     Ok(Trace { format, header, source, bytes })
 }
 
-/// What to do with a file that no reader can read as it is.
+/// The remedy for a file that no reader can read as it is.
 fn other_than_a_trace(head: &[u8]) -> Option<&'static str> {
     let begins = |with: &[&[u8]]| with.iter().any(|w| head.starts_with(w));
     // The second is zstd's (RFC 8878, "Zstandard Frames").
@@ -157,7 +158,7 @@ mod tests {
                 .map(|_| alphabet[random.below(alphabet.len() as u64) as usize])
                 .collect();
             for format in Format::ALL {
-                // What counts is that nothing panics.
+                // The result does not matter, but nothing may panic.
                 let _ = events(&text, &Choice { format: Some(format), ..Choice::default() });
             }
             let _ = events(&format!("fio version 2 iolog\n{text}"), &Choice::default());

@@ -10,7 +10,7 @@ pub enum TraceError {
         file: String,
         /// Line, from 1.
         line: u64,
-        /// What is wrong and what to do.
+        /// The error and the remedy.
         message: String,
     },
     /// A record of drive calls that cannot be replayed.
@@ -18,7 +18,7 @@ pub enum TraceError {
     BadRecord {
         /// Path.
         file: String,
-        /// What is wrong, where, and what to do.
+        /// The error, its place, and the remedy.
         message: String,
     },
     /// A file could not be read or written.

@@ -11,15 +11,15 @@
 //!
 //!   text ──parse──> JobFile { jobs: [Job], ... }        options.rs: what each option is
 //!                          │                            value.rs: sizes, times, ranges
-//!                          └─ who runs it decides what of `Job::other` matters there (a drive alone: nothing)
+//!                          └─ the runner decides which of `Job::other` matter there (a drive alone: none)
 //! ```
 //!
-//! Invariants: an option that would change what a job does is honoured or refused, never left out; all that
-//! is wrong with a file is said at once, with the lines ([`Mistakes`]). Options that change no access at all
-//! (reports, engines, content) are kept in [`JobFile::without_effect`].
+//! Invariants: an option that would change what a job does is honoured or refused, never left out. All
+//! mistakes of a file are reported at once, with the lines ([`Mistakes`]). Options that change no access at
+//! all (reports, engines, content) are kept in [`JobFile::without_effect`].
 //!
-//! It does *not* run anything. [`Client`] says what one of a job's clients does next; granary-workload what a
-//! job means on files.
+//! It does *not* run anything. [`Client`] gives the next step of one of a job's clients; granary-workload
+//! defines the meaning of a job on files.
 //!
 //! Source: fio's HOWTO, "Job file format", "Parameter types", "Job file parameters".
 

@@ -2,17 +2,18 @@
 //! granary-workload.
 //!
 //! ```text
-//!   of files    seq  ts(ns)  READ|WRITE                       inode  inode-size  offset  bytes  HIT|MISS|APPEND
+//!   of files    seq  ts(ns)  READ|WRITE                       inode  inode-size  offset  bytes
+//!                                                                                HIT|MISS|APPEND
 //!               seq  ts(ns)  OPEN|CLOSE|FSYNC|FDATASYNC       inode  inode-size
 //!   of blocks   ts(ns)  pid  process  lba  sectors  W|R  major  minor  md5
 //! ```
 //!
-//! Each inode is a file. A trace of blocks is below the page cache of its server: each device is a file, the
-//! lowest block that the trace touches is its beginning, and each write is durable when it returns, since the
+//! Each inode is a file. A trace of blocks is below the page cache of its server. Each device is a file,
+//! which begins at the lowest block that the trace touches. Each write is durable when it returns, since the
 //! traced drive had it then.
 //!
-//! Invariants: every record's file is in [`Trace::files`]; a file's pieces are disjoint, ascending and within
-//! its size; a trace has at least one record. It does *not* keep time stamps: a replay measures throughput,
+//! Invariants: every record's file is in [`Trace::files`]. A file's pieces are disjoint, ascending and within
+//! its size. A trace has at least one record. It does *not* keep time stamps: a replay measures throughput,
 //! each client makes its next call when the last one has returned.
 //!
 //! Sources: the description of the traces of "Non-blocking Writes to Files" (FAST 2015), FIU's systems
@@ -25,9 +26,9 @@ mod tests;
 
 use std::sync::Arc;
 
-/// Bytes of the pieces in which what a trace touches is laid out before the replay. [choice] large enough
-/// that laying out is no random access of single pages, small enough that a large file of which little is
-/// touched stays small.
+/// Bytes of a piece. The pieces that a trace touches are laid out before the replay. [choice] Large enough
+/// that laying out is no random access of single pages. Small enough that a large file stays small where the
+/// trace touches little of it.
 pub const PIECE: u64 = 64 << 10;
 
 /// A call of a record.
@@ -68,7 +69,7 @@ impl Call {
 /// A record of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What is called.
+    /// The call.
     pub call: Call,
     /// The file: an index into [`Trace::files`].
     pub file: u32,

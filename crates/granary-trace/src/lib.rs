@@ -2,13 +2,14 @@
 //! anything.
 //!
 //! ```text
-//!   drive.rs   traces of calls of a drive: MSR, blkparse, fio's iolog, ..., Granary's record ──> Event { at, op }
-//!   fiu.rs     traces of calls on files                                                      ──> Trace
-//!   fio.rs     fio's job files                                                               ──> Job
+//!   drive.rs   traces of calls of a drive: MSR, blkparse, fio's iolog, ...,      ──> Event { at, op }
+//!              Granary's record
+//!   fiu.rs     traces of calls on files                                          ──> Trace
+//!   fio.rs     fio's job files                                                   ──> Job
 //!   suggest.rs the word that was meant, for all who read names from people
 //! ```
 //!
-//! No file system is used here: who replays a trace on a drive or runs a job on files stands above.
+//! No file system is used here: crates above replay a trace on a drive or run a job on files.
 
 pub mod drive;
 mod error;

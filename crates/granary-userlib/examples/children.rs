@@ -130,7 +130,7 @@ struct Visit {
     path: std::ffi::CString,
 }
 
-/// What a child does in its parent's memory: it puts other files at its own numbers, which are none of its
+/// The work of a child in its parent's memory: it puts other files at its own numbers, which are none of its
 /// parent's.
 extern "C" fn visit(arg: *mut c_void) -> c_int {
     // SAFETY: the parent's, which waits.

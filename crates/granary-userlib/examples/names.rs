@@ -11,7 +11,7 @@ use std::io;
 
 const HERE: c_int = libc::AT_FDCWD;
 
-/// What a call told, or its errno.
+/// Prints a call's result, or its errno.
 fn say(what: &str, result: isize, told: &str) {
     match result {
         0.. => println!("{what}: ok {result} {told}"),
@@ -195,8 +195,8 @@ fn attributes() {
     call!(access(c"none".as_ptr(), libc::F_OK));
 }
 
-/// What another user may not, in a directory of root's, in a sticky one, and through one that may not be
-/// searched.
+/// Calls that are refused to another user: in a directory of root's, in a sticky one, and through one that
+/// may not be searched.
 fn another_user() {
     call!(mkdir(c"closed".as_ptr(), 0o700));
     file(c"closed/f".as_ptr());

@@ -1,15 +1,15 @@
-//! Copies of what the server has told: attributes of paths, pages of files.
+//! Copies of the server's answers: attributes of paths, pages of files.
 //!
 //! ```text
-//!   copy: what was told | its version ── the version is the present one? ── yes: it is the answer, no command
+//!   copy: what was told | its version ── is this the present version? ── yes: it is the answer, no command
 //! ```
 //!
-//! `granary_direct::versions` is why such a copy is right. A version is of one connection; a copy of another
-//! one is none. That the server still lives is looked at once in each tick of the kernel's clock: without it
-//! nothing changes, and a new one takes longer than that to begin.
+//! `granary_direct::versions` is why such a copy is right. A version is of one connection; copies of another
+//! connection do not count. Whether the server still lives is checked once in each tick of the kernel's
+//! clock: without a server nothing changes, and a new one takes longer than that to begin.
 //!
-//! Nothing is allocated but once: each copy has its place, with a lock that nobody waits for: who finds it
-//! taken asks the server. Pages take memory when they are used, 16 MiB at most.
+//! Everything is allocated only once. Each copy has its place, with a lock that nobody waits for: a thread
+//! that finds it taken asks the server. Pages take memory when they are used, 16 MiB at most.
 
 use crate::file::Source;
 use crate::{alive, versions};
@@ -104,7 +104,7 @@ fn kept_at(place: &PathPlace<'_>, follow: bool) -> &'static Kept<Path> {
     &PATHS_KEPT[(hash ^ (hash >> 32)) as usize % PATHS]
 }
 
-/// What a path leads to, if that is remembered and still so: its attributes, or that there is nothing.
+/// The node at a path, if it is remembered and still current: its attributes, or that there is nothing.
 pub fn path(place: &PathPlace<'_>, follow: bool) -> Option<Answer> {
     let epoch = alive::connection()?;
     let told = kept_at(place, follow)
@@ -115,7 +115,7 @@ pub fn path(place: &PathPlace<'_>, follow: bool) -> Option<Answer> {
     same.then_some(told)
 }
 
-/// Remembers what a path leads to.
+/// Remembers the answer for a path.
 pub fn keep_path(place: &PathPlace<'_>, follow: bool, told: &Answer, epoch: u32) {
     let (base, len) = (place.base.len(), place.base.len() + place.path.len());
     let is_told = told.names != 0 && (told.result < 0 || told.version != 0);
@@ -130,7 +130,7 @@ pub fn keep_path(place: &PathPlace<'_>, follow: bool, told: &Answer, epoch: u32)
     });
 }
 
-/// What is known of a page that is remembered.
+/// The key of a page that is remembered.
 struct Page {
     serial: u64,
     epoch: u32,

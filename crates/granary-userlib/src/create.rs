@@ -1,12 +1,14 @@
 //! Making files: the server makes one at once, and the kernel then opens it.
 //!
 //! ```text
-//!   open(path, O_CREAT)   path below the mount? ── the server: nothing there, made, handle ── the kernel: opens it (LOOKUP)
-//!                                                        └─ something is there, or anything unusual ── the kernel alone
+//!   open(path, O_CREAT)   path below the mount? ── the server: nothing there, made, handle
+//!                                                    │            ── the kernel: opens it (LOOKUP)
+//!                                                    └─ something is there, or anything unusual
+//!                                                                 ── the kernel alone
 //! ```
 //!
 //! The kernel would ask whether the name is there, have the file made, and with some file systems opened and
-//! closed. What it opens is compared with what was made.
+//! closed. The file that it opens is compared with the one that was made.
 //!
 //! It is not done where the kernel could not open the new file again: its mode does not allow its owner what
 //! the flags ask for (the superuser may all).

@@ -5,7 +5,7 @@
 //!   read, write        the same at the kernel's position, which is moved afterwards; by one thread at a time
 //! ```
 //!
-//! What is strange (nothing to move, negative positions, no memory) is the kernel's to answer.
+//! Strange calls (nothing to move, negative positions, no memory) are the kernel's to answer.
 
 use crate::file::{File, Source, borrowed};
 use crate::session::{self, Connected};
@@ -126,7 +126,7 @@ fn write_at(file: &File, fd: c_int, pos: u64, buf: *const c_void, len: usize) ->
     Some(Ok((done, end)))
 }
 
-/// What libc's function returns for it.
+/// Return value of libc's function.
 pub fn returned(moved: Moved) -> ssize_t {
     match moved {
         Ok((n, _)) => n as ssize_t,

@@ -183,7 +183,8 @@ impl File {
             return None;
         }
         let (me, held) = (session::thread(), signals::hold());
-        // Whoever moves it comes to an end: signals wait, and a server that is gone is noticed.
+        // A thread that moves the position always finishes: signals wait, and a server that is gone is
+        // noticed.
         for turn in 0u64.. {
             match self.mover.compare_exchange(0, me, SeqCst, Relaxed) {
                 Ok(_) => return Some(Moving(self, held)),
@@ -236,7 +237,7 @@ impl File {
         let Ok((path, _)) = rustix::fs::readlinkat_raw(rustix::fs::CWD, link, &mut room[..]) else {
             return Asked::Left;
         };
-        // What was removed is called "... (deleted)", and is not found, or is not the same file.
+        // A removed file is called "... (deleted)", and is not found, or another file is found there.
         let Some(path) = path.strip_prefix(setup.prefix.as_slice()) else { return Asked::Left };
         let command = Command {
             flags: self.flags.load(Relaxed),

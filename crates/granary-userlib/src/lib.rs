@@ -18,14 +18,15 @@
 //!   versions.rs   whether what was told is still right
 //!   cache.rs      copies of what the server has told, as long as they are right
 //!   path.rs       paths that lead into the mount
-//!   open.rs create.rs data.rs vectors.rs sync.rs stat.rs names.rs change.rs descriptors.rs process.rs     libc's functions, by kind
+//!   libc's functions, by kind: open.rs create.rs data.rs vectors.rs sync.rs stat.rs names.rs change.rs
+//!                              descriptors.rs process.rs
 //! ```
 //!
 //! Every descriptor is a real one, of the file in the FUSE mount: the kernel has opened it, and has checked
-//! who may. So descriptors never collide, are duplicated, inherited, locked, mapped and handed on as always,
-//! and any call that is not taken here is right by itself, because both views are coherent. The position of
-//! an open file is the kernel's, too. What is taken is what costs a FUSE request: reading, writing, syncing,
-//! asking for attributes, names.
+//! the caller's rights. So descriptors never collide, are duplicated, inherited, locked, mapped and handed on
+//! as always, and any call that is not taken here is right by itself, because both views are coherent. The
+//! position of an open file is the kernel's, too. The calls that are taken are those that cost a FUSE
+//! request: reading, writing, syncing, asking for attributes, names.
 //!
 //! Invariants:
 //!

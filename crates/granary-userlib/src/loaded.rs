@@ -1,7 +1,8 @@
 //! The library has been loaded, or its process forks.
 //!
 //! ```text
-//!   fork:    before: open files are shared from now on ── child: no connection any more, it makes its own      (owner.rs)
+//!   fork:    before: open files are shared from now on
+//!            ── child: no connection any more, it makes its own (owner.rs)
 //! ```
 
 use crate::{owner, setup, table};

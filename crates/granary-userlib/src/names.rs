@@ -16,7 +16,7 @@ const HERE: c_int = libc::AT_FDCWD;
 
 type Done = Option<Result<(), i32>>;
 
-/// What libc's function returns.
+/// Return value of libc's function.
 pub fn returned(done: Done, kernel: impl FnOnce() -> c_int) -> c_int {
     match done {
         Some(Ok(())) => 0,

@@ -11,12 +11,12 @@ use libc::{c_char, mode_t};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::ffi::c_int;
 
-/// What the kernel has opened, or its error.
+/// Enters a file that the kernel has opened into the table. Returns the descriptor, or the kernel's error.
 fn opened(fd: c_int, flags: c_int) -> c_int {
     let Some(setup) = setup().filter(|_| fd >= 0) else { return fd };
     table::forget(fd);
     if flags & (libc::O_PATH | libc::O_DIRECTORY) == 0 {
-        // What the kernel knows without asking: the kind, the number and the device do not change.
+        // The kernel knows these without asking: the kind, the number and the device do not change.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let wanted = StatxFlags::TYPE | StatxFlags::INO;
         if let Ok(s) = statx(crate::file::borrowed(fd), c"", how, wanted)
@@ -104,7 +104,7 @@ creat! { creat creat64 }
 
 macro_rules! open_checked {
     ($($name:ident)*) => {$(
-        /// What programs with _FORTIFY_SOURCE call for open(2) without a mode.
+        /// The function that programs with _FORTIFY_SOURCE call for open(2) without a mode.
         ///
         /// # Safety
         /// As libc's.

@@ -1,4 +1,4 @@
-//! Whose connection it is: one process's, and no other's, however that other one came to be.
+//! Owner of the connection: one process, and no other, however that other one came to be.
 //!
 //! ```text
 //!   mark: a page that is empty in a child (MADV_WIPEONFORK)
@@ -8,13 +8,14 @@
 //!     NOTICED                   another thread of it is about to
 //!     LEFT                      another process closes and opens this one's descriptors (CLONE_FILES): all
 //!                               is the kernel's
-//!   VISITS: children that share this memory (CLONE_VM) and are no threads      the number is looked at each time: they are the kernel's
+//!   VISITS: children that share this memory (CLONE_VM) and are no threads
+//!                               the number is looked at each time: they are the kernel's
 //! ```
 //!
 //! A child in the same memory has descriptors of its own, and another number. It is kept from the table and
 //! from the channels, which are its parent's. Such children are made by `clone` and `syscall`, which are
-//! taken here. One that a program makes by an instruction of its own is not known: what it does with libc's
-//! functions counts as its parent's.
+//! taken here. One that a program makes by an instruction of its own is not known: its calls of libc's
+//! functions count as its parent's.
 //!
 //! Where the system does not empty pages (before Linux 4.14) the number is looked at each time.
 

@@ -6,8 +6,8 @@
 //!   descriptor, a/b      the directory that it is of, by path and number, "a/b"
 //! ```
 //!
-//! Paths are compared as text. What leads into the mount some other way (through links, through "..") the
-//! kernel walks.
+//! Paths are compared as text. The kernel walks paths that lead into the mount some other way (through links,
+//! through "..").
 
 use crate::file::{borrowed, name_of};
 use crate::session;
@@ -61,7 +61,7 @@ fn number(dir: c_int) -> Option<u64> {
 }
 
 /// Whether a program may have something there: not in the first page, nor in the kernel's half, of which the
-/// kernel says EFAULT. What is bad otherwise is a signal, as in libc's own functions that look at strings.
+/// kernel says EFAULT. Other bad addresses raise a signal, as in libc's own functions that look at strings.
 pub fn may_be_there<T>(at: *const T) -> bool {
     at.addr().cast_signed() > 4095
 }
@@ -90,7 +90,7 @@ pub fn place<'a>(dir: c_int, path: *const c_char, room: &'a mut Room) -> Option<
     Some(PathPlace { base, ino, path })
 }
 
-/// What follows the first place.
+/// Arguments behind the first place.
 #[derive(Clone, Copy)]
 pub enum More<'a> {
     Nothing,
@@ -101,7 +101,7 @@ pub enum More<'a> {
 /// Asks the server for what is at a place. `take` reads the data area of an answer. `None`: it is the
 /// kernel's to do; nothing was done.
 ///
-/// What the server forbids the kernel is asked, too: it knows of the program's capabilities.
+/// The kernel is asked, too, for a call that the server forbids: it knows of the program's capabilities.
 pub fn ask(
     command: Command,
     place: PathPlace<'_>,

@@ -48,7 +48,7 @@ macro_rules! spawn {
             argv: *const *mut c_char,
             env: *const *mut c_char,
         ) -> c_int {
-            // What its actions duplicate may be closed in other programs, but not in this one.
+            // Descriptors that its actions duplicate may be closed in other programs, but not in this one.
             table::share_all(|_| true);
             next!(
                 $name: fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *mut c_char,

@@ -112,15 +112,15 @@ pub fn epoch() -> u32 {
 }
 
 /// Asks the server: the answer, and the connection that gave it. `of`: the connection that the command's
-/// handle is of. `put` fills the data area before, `take` reads it after. `None`: nobody answers; what was
-/// asked may have been done.
+/// handle is of. `put` fills the data area before, `take` reads it after. `None`: nobody answers; the command
+/// may have been done.
 pub fn call(
     of: Option<Connected>,
     command: Command,
     put: impl FnOnce(&Segment),
     take: impl FnOnce(&Segment, &Answer),
 ) -> Option<(Answer, u32)> {
-    // What is done twice if a handler forks meanwhile.
+    // Signals wait, or a handler that forks meanwhile would have the change done twice.
     let _held = Op::of(command.op).is_some_and(Op::changes).then(signals::hold);
     if !owner::is_here() {
         return None;
@@ -354,8 +354,8 @@ pub fn forked() {
             }
             continue;
         }
-        // SAFETY: no other thread is here. What the parent's other threads were about to do with it is not
-        // done here.
+        // SAFETY: no other thread is here. Work that the parent's other threads were about to do with it is
+        // not done here.
         unsafe { *channel.segment.get() = None };
         channel.state.store(EMPTY, SeqCst);
     }

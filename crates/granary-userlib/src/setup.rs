@@ -1,7 +1,8 @@
-//! What the environment says.
+//! Settings from the environment.
 //!
 //! ```text
-//!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> where the server is, which device the mount is
+//!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE
+//!            ──> where the server is, which device the mount is
 //! ```
 //!
 //! Names are told to the server only where the directory is the mount itself (GRANARY_DIRECT_DEVICE), whole,
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What does not change while the program runs.
+/// Settings that do not change while the program runs.
 pub struct Setup {
     pub socket: PathBuf,
     /// The directory, with a slash behind it.
@@ -28,7 +29,8 @@ pub struct Setup {
     /// Files may not grow without limit: the kernel knows how to say so (SIGXFSZ), and writes.
     pub limited: bool,
     /// This process has one processor: a command takes two switches between processes, ten times what the
-    /// kernel takes for a page that it has. What the kernel may have, or does as fast, is left to it.
+    /// kernel takes for a page that it has. Pages that the kernel may have, and calls that it does as fast,
+    /// are left to it.
     pub alone: bool,
     report: bool,
     /// The directory is the mount's root, and nothing is mounted below it that this process sees.

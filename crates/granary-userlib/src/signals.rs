@@ -3,8 +3,8 @@
 //! A handler may fork, or leave by `longjmp`. In the middle of a command either would do half of it, or do it
 //! twice. A command that only asks may be asked again.
 //!
-//! What waits longer than the server is given before it is looked for lets through the signals that end the
-//! process, or stop it. Signals that say what the thread itself has done (SIGSEGV and its like) never wait.
+//! A wait that outlasts the server's time to answer lets through the signals that end the process, or stop
+//! it. Signals that say what the thread itself has done (SIGSEGV and its like) never wait.
 
 use libc::{c_int, sigset_t};
 use std::cell::Cell;

@@ -236,7 +236,7 @@ macro_rules! fstatat_versioned {
 }
 fstatat_versioned! { __fxstatat __fxstatat64 }
 
-/// statx(2). What more than the basic attributes is asked for the kernel tells.
+/// statx(2). The kernel answers requests for more than the basic attributes.
 ///
 /// # Safety
 /// As libc's.

@@ -93,7 +93,7 @@ pub fn forget_range(from: u32, to: u32) {
     (from..end.min(to.saturating_add(1))).for_each(|fd| forget(fd as c_int));
 }
 
-/// `new` is a duplicate of `old`. What `new` was before is forgotten already.
+/// `new` is a duplicate of `old`. The file that `new` was of before is forgotten already.
 pub fn duplicate(old: c_int, new: c_int) {
     let (Some(from), Some(to)) = (slot(old), slot(new)) else { return };
     let n = from.load(SeqCst);

@@ -26,8 +26,8 @@ pub fn get(socket: BorrowedFd<'_>, epoch: u32) {
     let Ok(which) = rustix::fs::fstat(&file).map(|s| s.st_ino) else { return };
     if VERSIONS.load(SeqCst).is_null() || VERSIONS_FILE.load(SeqCst) != which {
         let Ok(versions) = Versions::open(&file) else { return };
-        // Whoever finds the new ones must not take them for those of the connection before: its versions are
-        // other numbers.
+        // A thread that finds the new versions must not take them for those of the connection before, whose
+        // versions are other numbers.
         VERSIONS_EPOCH.store(NONE, SeqCst);
         VERSIONS.store(Box::into_raw(Box::new(versions)), SeqCst);
         VERSIONS_FILE.store(which, SeqCst);

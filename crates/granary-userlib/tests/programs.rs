@@ -92,7 +92,7 @@ impl Rig {
         command
     }
 
-    /// What programs said on stdout.
+    /// Runs a program; returns its stdout.
     fn run(&self, name: impl AsRef<OsStr>, args: &[&OsStr]) -> String {
         let out = self.program(&name).args(args).output().expect("starts");
         let (said, failed) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -177,7 +177,7 @@ fn children_of_every_kind_find_their_own_files() {
     rig.finish();
 }
 
-/// OrchFS lends each file to the process that writes to it. Who is killed gives back at once what it had.
+/// OrchFS lends each file to the process that writes to it. A killed process gives its files back at once.
 #[test]
 fn a_killed_program_gives_back_what_it_was_lent() {
     if !possible() {
@@ -257,7 +257,7 @@ fn calls_on_names_say_what_they_say_through_the_kernel() {
     }
 }
 
-/// What POSIX demands of each call, by several users: pjdfstest 0.2.2, a dynamically linked program.
+/// POSIX's demands on each call, by several users: pjdfstest 0.2.2, a dynamically linked program.
 #[test]
 fn pjdfstest_finds_nothing_that_posix_forbids() {
     let users = [("nobody", "nogroup"), ("daemon", "daemon"), ("bin", "bin")];
@@ -339,7 +339,7 @@ fn a_database_commits_directly_and_another_program_reads_it_through_the_kernel()
     }
 }
 
-/// What another user may not read through the kernel they may not read directly.
+/// A file that another user may not read through the kernel is one that they may not read directly.
 #[test]
 fn another_user_gets_what_the_kernel_gives() {
     if !possible() || !has("setpriv") || !rustix::process::geteuid().is_root() {

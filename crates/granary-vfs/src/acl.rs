@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   value:  version 4 B (2) | entries: tag 2 B, permissions 2 B, user or group 4 B
-//!   order:  owner | users ... | owning group | groups ... | mask | others        a mask where there are users or groups
+//!   order:  owner | users ... | owning group | groups ... | mask | others
+//!                                                           a mask where there are users or groups
 //!   mode:   rwx of owner, of the mask (of the owning group where there is none), of others
 //! ```
 //!
@@ -16,7 +17,7 @@ use granary_fs::{Attr, Cred, FsError, Result};
 
 /// The list that permissions follow from.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The list that what is made in a directory gets.
+/// The list that a new inode in a directory gets.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
@@ -133,7 +134,7 @@ impl Acl {
         false
     }
 
-    /// The list of what is made with `mode` where this one is the default, and its mode.
+    /// The list and mode of an inode that is made with `mode` where this one is the default.
     pub fn inherited(&self, mode: u16) -> (Acl, u16) {
         let mut acl = self.clone();
         for (tag, shift) in [(OWNER, 6), (self.group_class(), 3), (OTHERS, 0)] {

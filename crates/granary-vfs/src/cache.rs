@@ -1,30 +1,30 @@
 //! [`PageCache`]: the pages of all files, with a dirty mask of 64 lines each.
 //!
 //! ```text
-//!   page:  absent --begin_fill--> filling --end_fill--> clean <--> dirty --gather--> in write-back --written--> clean
-//!                                                         |          ^                  |  dirtied again: both,
-//!                                                      evicted       └──────────────────┘  then dirty
+//!   page: absent -begin_fill-> filling -end_fill-> clean <--> dirty -gather-> in write-back -written-> clean
+//!                                                    |          ^                  |  dirtied again: both,
+//!                                                 evicted       └──────────────────┘  then dirty
 //! ```
 //!
 //! Two caches implement it, and a third can ([`Vfs::mount_with`](crate::Vfs::mount_with)):
 //!
 //! | | finds pages by | evicts |
 //! |---|---|---|
-//! | `clock.rs` | a slab and a sorted list or tree a file; 24 bytes a page | second chance, as Linux's LRU lists roughly do |
-//! | `two_queues.rs` | one ordered map; ten times the bookkeeping | 2Q (Johnson and Shasha, VLDB 1994): pages used once leave first |
+//! | `clock.rs` | slab, sorted list or tree per file; 24 B a page | second chance, roughly Linux's LRU |
+//! | `two_queues.rs` | one ordered map; 10 x the bookkeeping | 2Q (VLDB 1994): pages used once leave first |
 //!
-//! Invariants of each: bytes of a cached page beyond the end of the file are zero; a file with dirty pages is
-//! in the queue, or a flusher is at work on it; one short lock, never held across a wait. Dirty pages and
-//! pages that are being filled stay; where nothing can be evicted the cache grows beyond its size for a
-//! while.
+//! Invariants of each: Bytes of a cached page beyond the end of the file are zero. A file with dirty pages is
+//! in the queue, or a flusher is at work on it. There is one short lock, never held across a wait. Dirty
+//! pages and pages that are being filled stay. Where nothing can be evicted the cache grows beyond its size
+//! for a while.
 //!
-//! Which lines a write() touches the host knows, and marks them. Stores through a mapping it does not see:
-//! the first one to a clean page leaves a *duplicate* of the page behind (ByteFS section 4.6; Linux's
-//! page_mkwrite is the moment), and the gathering of the page for write-back compares the two. `tracking =
-//! "xor"` does that for write(), too.
+//! The host knows the lines that a write() touches, and marks them. It does not see stores through a mapping.
+//! The first store to a clean page leaves a *duplicate* of the page behind (ByteFS section 4.6; Linux's
+//! page_mkwrite is the moment). The gathering of the page for write-back compares the two. `tracking = "xor"`
+//! does that for write(), too.
 //!
 //! ```text
-//!   lines that go to the drive = dirty lines that are known & ( told by a write | different from the duplicate )
+//!   lines to the drive = dirty lines that are known & ( told by a write | different from the duplicate )
 //! ```
 //!
 //! Told by a write, whatever the tracking: lines beyond the old end of the file and of pages that were not

@@ -19,7 +19,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Waits until `condition` is false. Whoever makes it false calls [`Gate::open`] afterwards.
+    /// Waits until `condition` is false. The task that makes it false calls [`Gate::open`] afterwards.
     pub(crate) fn wait_while(&self, mut condition: impl FnMut() -> bool) {
         self.waiters.fetch_add(1, SeqCst);
         let mut guard = self.lock.lock();

@@ -11,8 +11,8 @@
 //!     ByteFS, ext4, ...  -> granary-device Port
 //! ```
 //!
-//! What every file system shares is here, once; what differs, the persistence protocol, is behind
-//! [`FileSystem`](granary_fs::FileSystem). It does *not* know any on-media format.
+//! All that file systems share is here, once. They differ in the persistence protocol, which is behind
+//! [`FileSystem`](granary_fs::FileSystem). This crate does *not* know any on-media format.
 
 mod acl;
 mod cache;

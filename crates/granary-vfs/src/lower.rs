@@ -69,7 +69,7 @@ impl Lower {
         &self.vfs
     }
 
-    /// What the lower file system says of itself.
+    /// Features of the lower file system.
     pub fn features(&self) -> Features {
         self.vfs.features()
     }

@@ -80,7 +80,7 @@ impl OpenFlags {
     }
 }
 
-/// What `lseek` counts from.
+/// Base of an `lseek` offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Whence {
     /// The file's start.
@@ -96,7 +96,7 @@ pub enum Whence {
 }
 
 bitflags::bitflags! {
-    /// What `access` asks for; nothing = whether the file exists.
+    /// Rights that `access` asks for; nothing = whether the file exists.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Access: u8 {
         /// Execute, or search a directory.
@@ -108,7 +108,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What `utimens` does with one of the two times.
+/// Change of one of the two times by `utimens`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SetTime {
     /// Leave it (UTIME_OMIT).
@@ -119,7 +119,7 @@ pub enum SetTime {
     At(Time),
 }
 
-/// What `stat` tells.
+/// Result of `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Inode number.
@@ -135,7 +135,7 @@ pub struct Dirent {
     pub name: Vec<u8>,
     /// The inode.
     pub ino: Ino,
-    /// What it is.
+    /// Kind of the inode.
     pub kind: FileKind,
 }
 
@@ -190,13 +190,13 @@ pub trait Posix {
         let _ = (map, at, len, wait);
         Err(FsError::NotSupported)
     }
-    /// Ends a mapping. What was stored into a shared one stays in the file.
+    /// Ends a mapping. Bytes stored into a shared one stay in the file.
     fn munmap(&mut self, map: MapId) -> Result<()> {
         let _ = map;
         Err(FsError::NotSupported)
     }
-    /// What memory holds of an open file's clean data may go (POSIX_FADV_DONTNEED). A hint: without one, it
-    /// stays.
+    /// Allows an open file's clean data to leave memory (POSIX_FADV_DONTNEED). A hint: without an
+    /// implementation, the data stays.
     fn let_go(&mut self, fd: Fd) -> Result<()> {
         let _ = fd;
         Ok(())

@@ -60,7 +60,7 @@ impl Process {
         Process { vfs, caller, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
     }
 
-    /// Who makes its calls.
+    /// The caller of its system calls.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
@@ -79,7 +79,7 @@ impl Process {
         vfs.process_ended(number);
     }
 
-    /// The context of what it asks of the file system now.
+    /// The context of its calls to the file system now.
     fn call(&self) -> Call<'_> {
         self.vfs.call(&self.caller)
     }

@@ -52,7 +52,7 @@ pub fn bring_up(
     mounted
 }
 
-/// What a stacked file system stands on.
+/// The vfs that a stacked file system stands on.
 ///
 /// # Errors
 /// `Invalid`: it is mounted on nothing.

@@ -8,20 +8,20 @@
 //!   io.rs         open, read, write through the page cache              direct.rs past it
 //!   readdir.rs    directories                                           flush.rs  write-back, fsync, sync
 //!   space.rs      fallocate, data and holes                             xattrs.rs extended attributes
-//!   caches.rs     drop_caches                                           copy.rs   copy_file_range, unnamed files
-//!   mmap.rs       mappings, msync                                       entrance.rs what coming in costs
+//!   caches.rs     drop_caches                                           copy.rs   copy_file_range, O_TMPFILE
+//!   mmap.rs       mappings, msync                                       entrance.rs cost of entering
 //! ```
 //!
 //! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's
 //! write-back lock. The short locks of the caches come last and are never held across a wait.
 //!
-//! What one call changes becomes visible as a whole: names change while all inodes involved are locked, and
+//! All changes of one call become visible together. Names change while all inodes involved are locked, and
 //! attributes are read under the inode's lock, so that a history of calls has a serial order.
 //!
 //! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here;
-//! `path_component` by [`crate::Process`]. Who is first to know that a system call has begun counts it and
-//! charges `syscall` (`Vfs::enter`); calls from a stacked file system ([`crate::Lower`]) have come in
-//! already.
+//! `path_component` by [`crate::Process`]. The first layer that knows of a new system call counts it and
+//! charges `syscall` (`Vfs::enter`). Calls from a stacked file system ([`crate::Lower`]) are counted and
+//! charged already.
 
 mod acls;
 mod attrs;
@@ -213,7 +213,7 @@ impl Vfs {
         Call { cred, time, processor: core(), process: *process, direct: false }
     }
 
-    /// The context of what the kernel does for nobody in particular.
+    /// The context of the kernel's work for nobody in particular.
     pub(crate) fn kernel(&self) -> Call<'static> {
         Call::kernel(self.time())
     }
@@ -281,7 +281,7 @@ impl Vfs {
     /// `Busy` where something is in use; the file system's; else what kept data of a file from being written
     /// back, where nobody was told before: all the rest is on media then, and the file system is unmounted.
     pub fn unmount(self: &Arc<Vfs>) -> Result<()> {
-        // Whoever writes a file back uses it, too: first of all they end.
+        // A flusher uses the file that it writes back: the flushers end first.
         let flushers = std::mem::take(&mut *self.flushers.lock());
         flushers.into_iter().for_each(Daemon::stop);
         self.reap();
@@ -295,7 +295,7 @@ impl Vfs {
         }
         // Nothing is in use.
         self.write_back_all(&self.kernel(), granary_fs::WriteBackCause::Sync);
-        // What one file has lost keeps no other from media.
+        // A loss in one file does not keep the others from media.
         let mut failed = None;
         for node in all {
             self.cache.drop_all(&node);

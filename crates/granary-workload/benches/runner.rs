@@ -1,4 +1,4 @@
-//! What the runner itself costs per operation: workloads on a file system that does nothing.
+//! Cost of the runner itself per operation: workloads on a file system that does nothing.
 //!
 //! Target: well below 300 ns per operation, since the simulated stack below takes a few microseconds.
 //! Command: `cargo bench -p granary-workload`.

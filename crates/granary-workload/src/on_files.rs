@@ -27,8 +27,8 @@ pub enum Preallocate {
 /// A job on files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnFiles {
-    /// What is read and written, when and how often. Its places are those of one client's files, one after
-    /// the other.
+    /// The reads and writes, their times and their number. The job's places are those of one client's files,
+    /// one after the other.
     pub job: Job,
     /// The directory of its files, from the root; ends in a slash.
     pub directory: String,
@@ -46,19 +46,19 @@ pub struct OnFiles {
     pub open: OpenFlags,
     /// Files that are written have their content already.
     pub overwrite: bool,
-    /// What a file gets before it is written, where it has no content.
+    /// Preallocation of a file that has no content and will be written.
     pub preallocate: Preallocate,
-    /// What was laid out leaves the caches before the jobs begin.
+    /// Before the jobs begin, the caches drop the files that were laid out.
     pub invalidate: bool,
-    /// What is laid out is fsynced.
+    /// Files that are laid out are fsynced.
     pub create_fsync: bool,
     /// A file is fsynced when its client has written all.
     pub end_fsync: bool,
     /// The files are removed in the end.
     pub unlink: bool,
-    /// What is read is compared with what was written there.
+    /// Data read is compared with the data written there.
     pub verify: bool,
-    /// With `verify`: in the end what was written is read again.
+    /// With `verify`: in the end the data written is read again.
     pub verify_phase: bool,
 }
 

@@ -1,11 +1,12 @@
 //! Executes a [`Workload`] against a file system, in virtual time, with Filebench's semantics.
 //!
 //! ```text
-//!   Run::new ──► setup(): prologue                       ──► measure(): one task per thread, joined ──► Outcome
-//!                │  create filesets, sleep, sync, ...         │
-//!                │                                            │  thread: pass over its flowops, again and
-//!                                                                again
-//!                └── Clients::client(setup, "setup")                 └── Clients::client(filereader 1, "filereader-1/thread-3")
+//!   Run::new ──► setup(): prologue              ──► measure(): one task per thread, joined ──► Outcome
+//!                │  create filesets, sleep, ...     │
+//!                │                                  │  thread: pass over its flowops, again and again
+//!                │                                  │
+//!                └── Clients::client(setup,         └── Clients::client(filereader 1,
+//!                                    "setup")                           "filereader-1/thread-3")
 //!
 //!   tree       directories and files as numbers         pool      which exist, which is picked next
 //!   plan       flowops as numbers                       worker    executes them
@@ -13,20 +14,20 @@
 //!   standstill whether anybody is left to go on
 //! ```
 //!
-//! Jobs of a fio job file are run by `fio` instead of threads of flowops, and a trace is replayed by `fiu`;
-//! what they are handed and hand back is the same.
+//! The runner has two more kinds of work: `fio` runs the jobs of a fio job file, and `fiu` replays a trace.
+//! Both take the place of the threads of flowops, with the same input and output.
 //!
-//! It runs on anything that implements [`Posix`]; what hands out those clients ([`Clients`]) decides what is
+//! It runs on anything that implements [`Posix`]. The source of the clients ([`Clients`]) decides what is
 //! below: a file system, a recorder, a model.
 //!
 //! Invariants: the same seed gives the same operations (and, below a deterministic file system, the same
-//! instants); what a thread draws does not depend on other threads; a file's content is a function of its
-//! identity ([`content_word`]); an error of a call ends the run.
+//! instants). The draws of a thread do not depend on other threads. A file's content is a function of its
+//! identity ([`content_word`]). An error of a call ends the run.
 //!
 //! It does *not* start a world (the caller is in one), sync on its own, or read back what it wrote.
 //!
-//! Source: Filebench 1.5-alpha3; `docs/WORKLOADS.md` says flowop by flowop what is done, what is counted, and
-//! where it differs.
+//! Source: Filebench 1.5-alpha3. `docs/WORKLOADS.md` describes each flowop: its actions, its counts, and its
+//! differences from Filebench.
 
 mod aio;
 mod content;
@@ -92,7 +93,7 @@ impl ProcessId<'_> {
 /// Hands out one client of the file system per thread. Implemented by every `Fn(&str) -> impl Posix`, which
 /// is told of threads only: each is a process then.
 pub trait Clients {
-    /// What makes the calls.
+    /// The maker of the calls.
     type Client: Posix + Send + 'static;
 
     /// A client for this thread of this process; the thread's name is for reports. Called before the threads
@@ -103,7 +104,7 @@ pub trait Clients {
     /// overridden.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     fn drop_caches(&self) -> Result<(), FsError> {
         Ok(())
     }
@@ -122,7 +123,7 @@ pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is going on.
+    /// The part of the run that is under way.
     pub phase: Phase,
     /// Steps done: entries of filesets in the setup, operations in the measured phase.
     pub done: u64,
@@ -158,22 +159,22 @@ pub struct RunOptions {
 }
 
 impl Default for RunOptions {
-    /// Seed 1, no progress reports, and 370 ps per store of `hog`: the loop stores through a pointer that it
-    /// must load again each time (a `char` store may alias it), about one turn per cycle, at the 2.7 GHz base
-    /// frequency of the ByteFS paper's hosts (section 5.1). Rewriting changes nothing, as in Filebench
-    /// (`content.rs`).
+    /// Seed 1, no progress reports, and 370 ps per store of `hog`. The loop of `hog` stores through a pointer
+    /// that it must load again each time (a `char` store may alias it). That takes about one turn per cycle,
+    /// at the 2.7 GHz base frequency of the ByteFS paper's hosts (section 5.1). Rewriting changes nothing, as
+    /// in Filebench (`content.rs`).
     fn default() -> RunOptions {
         RunOptions { seed: 1, progress: None, hog_store_ps: 370, changed_lines: 0.0, stop: None }
     }
 }
 
-/// What a measured phase did.
+/// Results of a measured phase.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// From the start of the threads to the end of the run: its time, the instant of the cause, or (all done)
     /// the end of the last thread.
     pub elapsed: Nanos,
-    /// What each flowop did, by name; flowops of one name and type are one.
+    /// Statistics of each flowop, by name; flowops of one name and type are one.
     pub ops: BTreeMap<String, OpStats>,
     /// Operations, as Filebench's "IO Summary" counts them: all executions of flowops that do I/O
     /// ([`OpStats::counted`]).
@@ -182,13 +183,13 @@ pub struct Outcome {
     pub app_read: u64,
     /// Bytes of file data that system calls wrote, likewise.
     pub app_write: u64,
-    /// What ended it.
+    /// The cause of its end.
     pub finished_because: Finish,
     /// The first 100 lines that `print` flowops said, and then how many more there were.
     pub messages: Vec<String>,
     /// The parts that `psrun` reports, in order; empty without it.
     pub periods: Vec<Period>,
-    /// What the workload asks for and this run did not do.
+    /// Requests of the workload that this run did not follow.
     pub warnings: Vec<String>,
 }
 

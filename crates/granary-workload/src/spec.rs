@@ -11,8 +11,8 @@
 //!   └── run, mode, event_rate                        when it ends
 //! ```
 //!
-//! Invariants: every [`FilesetId`] and [`RandomId`] indexes its table; every target exists; there is at least
-//! one thread (or one job of fio, or a trace, instead of processes); a thread has at least one flowop; counts
+//! Invariants: every [`FilesetId`] and [`RandomId`] indexes its table. Every target exists. There is at least
+//! one thread (or one job of fio, or a trace, instead of processes). A thread has at least one flowop. Counts
 //! are at least 1 where zero would mean nothing to do.
 //!
 //! It does *not* execute anything and does *not* draw random numbers.
@@ -51,11 +51,11 @@ pub struct Workload {
     /// A trace that is replayed instead of processes.
     #[serde(skip)]
     pub fiu: Option<Trace>,
-    /// What happens before the measured phase, in order. A run creates the filesets first if no step did.
+    /// The steps before the measured phase, in order. A run creates the filesets first if no step did.
     pub prologue: Vec<Step>,
     /// How long it runs.
     pub run: RunSpec,
-    /// What ends it besides time.
+    /// Conditions that end it besides time.
     pub mode: QuitMode,
     /// Events per second that `eventlimit`, `opslimit`, `iopslimit` and `bwlimit` consume; 0 means no limit.
     pub event_rate: u64,
@@ -63,7 +63,7 @@ pub struct Workload {
     pub latency_histogram: bool,
     /// The file's `echo` lines, variables filled in.
     pub messages: Vec<String>,
-    /// What the file says that has no effect here.
+    /// Parts of the file that have no effect here.
     pub warnings: Vec<Warning>,
 }
 
@@ -162,7 +162,7 @@ pub struct RunSpec {
     pub reset_each_period: bool,
 }
 
-/// What happens when a thread finds no file or directory to work on.
+/// Consequences of a thread's finding no file or directory to work on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub enum QuitMode {
     /// It is an error: the run was meant to end by time (the default).
@@ -197,7 +197,7 @@ pub struct Warning {
     pub line: u32,
     /// Column in the line in characters, from 1; 0: of none.
     pub column: u32,
-    /// What has no effect, and why.
+    /// The part without effect, and the reason.
     pub message: String,
 }
 

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What goes into the program, of the whole repository.
+/// Sources of the program, of the whole repository.
 const BUILT: [&str; 4] = ["crates", "testbeds", "Cargo.toml", "Cargo.lock"];
 
-/// What `git ARGS` prints in `dir`; none where there is no git, no repository, or it fails.
+/// Prints of `git ARGS` in `dir`; none where there is no git, no repository, or it fails.
 fn git(dir: &Path, args: &[&str]) -> Option<String> {
     // Nothing is to be written: `status` would refresh the index, and that is one of the files that are
     // watched.

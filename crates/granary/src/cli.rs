@@ -11,7 +11,7 @@ pub use drive::{DriveArgs, DriveBenchArgs, DriveBenchKind, DriveCommand, DriveRe
 use granary_units::{Bytes, Nanos};
 use std::path::PathBuf;
 
-/// What a command ends with.
+/// Exit codes of a command.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check found something, 2 usage or environment, 130 (143) stopped by Ctrl-C \
                           (SIGTERM) with what was measured until then.";
 
@@ -342,10 +342,10 @@ pub struct CalibrateArgs {
     /// root nor devices
     #[arg(long, conflicts_with_all = ["fs", "load", "data", "scale", "seed", "size", "json"])]
     pub reference: bool,
-    /// What to do, comma-separated
+    /// Loads to run, comma-separated
     #[arg(long, value_delimiter = ',', default_values_t = granary_papers::calibrate::LOADS.map(str::to_owned))]
     pub load: Vec<String>,
-    /// What the journal does with file data, on both sides
+    /// How the journal treats file data, on both sides
     #[arg(long, value_enum, default_value_t = DataArg::Ordered)]
     pub data: DataArg,
     /// Factor on the paper's number of files and operations

@@ -30,7 +30,7 @@ impl Failure {
         Failure { message: message.into(), code: REFUSED }
     }
 
-    /// What was asked for has been done, as far as it could be, and not all is well.
+    /// The command has done as much as it could, and not all is well.
     pub fn found(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), code: FOUND }
     }
@@ -42,7 +42,7 @@ impl Failure {
         Failure { message, code: 128 + u8::try_from(signal).unwrap_or(0) }
     }
 
-    /// What the program ends with.
+    /// Exit code of the program.
     pub fn code(&self) -> u8 {
         self.code
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a consistency check found is a result, if a bad one.
+/// A finding of a consistency check is a result, if a bad one.
 impl From<LabError> for Failure {
     fn from(e: LabError) -> Failure {
         Failure { message: e.to_string(), code: if e.is_finding() { FOUND } else { REFUSED } }

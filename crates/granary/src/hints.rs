@@ -2,12 +2,14 @@
 //! arguments.
 //!
 //! ```text
-//!   sources of all crates ── string literals (no comments, no tests) ──> "`granary mkfs IMAGE --force`" ──> clap
-//!   help texts of all commands ─────────────────────────────────────────────^
+//!   sources of all crates ── string literals (no comments, no tests) ──> "`granary mkfs IMAGE --force`"
+//!                                                                              │
+//!                                                                              v
+//!   help texts of all commands ─────────────────────────────────────────────> clap
 //! ```
 //!
-//! Invariants: a message names a command in backticks and whole, so that who copies it has a command; words
-//! in capitals and `{values}` stand for what the user has.
+//! Invariants: a message names a command in backticks and whole, so that a user can copy it. Words in
+//! capitals and `{values}` stand for the user's own.
 
 use crate::cli::Cli;
 use clap::error::ErrorKind;

@@ -11,7 +11,7 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// What first went wrong. Nothing is printed after it.
+/// The first error. Nothing is printed after it.
 static TROUBLE: Mutex<Option<io::Error>> = Mutex::new(None);
 
 fn with(work: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
@@ -52,7 +52,7 @@ pub fn is_terminal() -> bool {
 /// Hands on the rest.
 ///
 /// # Errors
-/// What went wrong on the way, but for a reader that went away.
+/// The first error on the way, but for a reader that went away.
 pub fn finish() -> io::Result<()> {
     flush();
     match TROUBLE.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -46,7 +46,7 @@ impl Speed {
         })
     }
 
-    /// What was seen, as the end of a sentence; nothing of phases too short to be seen twice.
+    /// The speeds seen, as the end of a sentence; nothing of phases too short to be seen twice.
     pub fn sentence(&self) -> String {
         let ends = *self.0.lock().expect("no panic while held");
         let rate = |ends: Ends, what: &str| {

@@ -13,7 +13,7 @@ use granary_units::{ByteAddr, Bytes, LINE_SIZE, Lpa, Nanos, Page, Payload, TxId}
 use granary_vfs::{OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
-/// What a registry would have of it.
+/// The example's entry in a registry.
 static DRIVES: &[DriveEntry] = &[ENTRY];
 static FILE_SYSTEMS: &[FsEntry] = &[granary_ext4::EXT4];
 

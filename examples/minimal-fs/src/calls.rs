@@ -35,7 +35,7 @@ impl Names for Minimal {
         let mut tree = self.tree.lock();
         tree.fits(PIECE + ENTRY)?;
         let attr = Attr { size: new.target.len() as u64, ..new.attr(call.time) };
-        // What a power failure takes back is born again, but later: so no number comes back.
+        // A file that a power failure takes back can be made again only later: so no number comes back.
         let ino = (tree.last + 1).max(call.time.0.unsigned_abs());
         let (target, (entries, pages)) = (new.target.to_vec(), Default::default());
         tree.nodes.insert(ino, Node { attr, parent: ROOT, target, entries, pages });

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tree::{Node, ROOT, SIZE, Tree};
 
-/// What others know of it. A line in the registry (`granary-testbed/src/registry.rs`) names it.
+/// The entry for the registry, where a line names it (`granary-testbed/src/registry.rs`).
 pub const ENTRY: FsEntry = FsEntry {
     crash: &[CrashCase::plain("minimal")],
     ..FsEntry::new(

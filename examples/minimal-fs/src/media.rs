@@ -23,8 +23,7 @@ fn header(number: u64, bytes: &[u8]) -> Vec<u8> {
 }
 
 impl Media {
-    /// Writes a new tree over the older one; it is safe on return. What a power failure tears has a wrong
-    /// checksum.
+    /// Writes a new tree over the older one; it is safe on return. A torn tree has a wrong checksum.
     pub fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
         if bytes != self.newest {
             let number = self.number + 1;

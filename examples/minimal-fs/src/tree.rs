@@ -87,7 +87,7 @@ impl Tree {
     pub fn decode(bytes: &[u8], room: u64) -> Result<Tree> {
         let tree = postcard::from_bytes(bytes);
         let mut tree = Tree { room, ..tree.map_err(|e| FsError::Corrupt(format!("no tree is whole: {e}")))? };
-        // Who had these open is gone.
+        // The programs that had these open are gone.
         tree.nodes.retain(|_, n| n.attr.nlink > 0);
         Ok(tree)
     }

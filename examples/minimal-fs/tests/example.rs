@@ -1,5 +1,5 @@
-//! The example is held to what the file systems of the registry are held to: a workload, the model suite,
-//! power failures, a mount; and to its size.
+//! The example has to pass the tests of the registry's file systems: a workload, the model suite, power
+//! failures, a mount; and it has to keep its size.
 
 use granary_crash::{Explorer, load_by_name, target};
 use granary_device::{Devices, Port};
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the registry would have of it.
+/// The example's entry in the registry.
 static REGISTERED: &[FsEntry] = &[ENTRY];
 
 fn devices(size: Bytes) -> Devices {

@@ -4,7 +4,7 @@ use crate::job::{Access, Job};
 use granary_sim::Histogram;
 use granary_units::Nanos;
 
-/// What one job did.
+/// Results of one job.
 #[derive(Clone, Debug)]
 pub struct JobResult {
     /// Accesses.

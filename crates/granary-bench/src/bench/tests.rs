@@ -1,4 +1,4 @@
-//! What a bench does with its jobs: sizes, orders, rates, pauses, flushes, ends.
+//! Execution of jobs by a bench: sizes, orders, rates, pauses, flushes, ends.
 
 use super::*;
 use crate::job::{Amount, Blocks, Pattern};
@@ -92,7 +92,7 @@ fn mixed_jobs_balance_and_repeat() {
     assert_eq!((a.time, a.run, a.drain), (b.time, b.run, b.drain));
 }
 
-/// What a client of `job` accesses next, so many times: places and bytes.
+/// The next accesses of a client of `job`, `times` of them: places and bytes.
 fn drawn(job: &Job, times: usize) -> Vec<(u64, u64)> {
     let drive = Mssd::without_data(&small()).expect("valid");
     let jobs = [job.clone()];
@@ -107,7 +107,7 @@ fn drawn(job: &Job, times: usize) -> Vec<(u64, u64)> {
     (0..times).map(next).collect()
 }
 
-/// What a client of `job` accesses in as many passes over its blocks as this.
+/// The places that a client of `job` accesses, for each of so many passes over its blocks.
 fn passes(job: Job, passes: usize) -> Vec<Vec<u64>> {
     let blocks = (job.size.expect("given").of(0) / job.most()) as usize;
     let all = drawn(&job, blocks * passes);

@@ -78,7 +78,7 @@ pub(super) fn utilization(drive: &DriveConfig, c: &DriveCounters, time: Nanos) -
     }
 }
 
-/// What a drive did, in the run and in the drain after it.
+/// Work of a drive, in the run and in the drain after it.
 pub(super) struct Work<'a> {
     pub(super) time: Nanos,
     pub(super) run: &'a DriveCounters,
@@ -87,9 +87,9 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Says so where more than a tenth of what was programmed was programmed in the drain, without what the
-    /// host wrote only then: a short run measures how fast the drive's memory takes what is written, not how
-    /// fast the flash does.
+    /// A warning where more than a tenth of the programs fell into the drain, without the pages that the host
+    /// wrote only then. A short run measures how fast the drive's memory takes the writes, not how fast the
+    /// flash does.
     fn still_buffered(&self) -> Option<String> {
         let late = self.drain.link.written().div_ceil(granary_units::PAGE_SIZE as u64);
         let run = self.run.flash.total_programs();

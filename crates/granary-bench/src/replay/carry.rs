@@ -1,4 +1,4 @@
-//! What one event of a trace does.
+//! Carries out one event of a trace.
 
 use super::{PAGE, Replay, Run, Trouble};
 use crate::recorded::POWER;

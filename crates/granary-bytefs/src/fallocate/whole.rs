@@ -1,20 +1,19 @@
-//! A fallocate in one transaction: with `data = "journal"`, where every call is to be there wholly or not at
-//! all.
+//! A fallocate in one transaction: with `data = "journal"` every call takes effect wholly or not at all.
 //!
 //! ```text
 //!   promise what is new ── take it ── trim, wait ──────────┐
-//!   pages that are partly in the range: few lines, or ─────┴─ transaction: slots, bitmap, these pages, size, times
-//!   a record ── wait
+//!   pages that are partly in the range: few lines, or ─────┴─ transaction: slots, bitmap, these pages, size,
+//!   a record ── wait                                          times
 //! ```
 //!
 //! Zeroing takes new blocks for whole pages, because trimming acts at once. Where there is no space for them
 //! (or, in a punch, for the extent block of a second half), the pages are zeroed through a record and keep
 //! their blocks, up to what one record holds.
 //!
-//! What changes more lines than a group may have (`commit_lines`), or zeroes more on a full file system,
-//! takes several transactions, each leaving a consistent file: whole pages become holes or zeros from the end
-//! of the range backwards, holes get blocks, and last, in one, come the pages at the edges, the size and the
-//! times.
+//! A call takes several transactions if it changes more lines than a group may have (`commit_lines`), or
+//! zeroes more on a full file system. Each of them leaves a consistent file. First whole pages become holes
+//! or zeros, from the end of the range backwards, and holes get blocks. The last transaction has the pages at
+//! the edges, the size and the times.
 
 use super::Request;
 use crate::core::Core;

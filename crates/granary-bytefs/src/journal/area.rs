@@ -1,13 +1,15 @@
 //! [`DataJournal`]: file data inside transactions (`data = "journal"`).
 //!
 //! ```text
-//!   journal area   | commit table: 64 entries of a line per block | blocks ...                                  |
+//!   journal area   | commit table: 64 entries of a line per block | blocks ...                             |
 //!   record                                                          descriptor | page | page | ...
 //!
-//!   write:       record by block ── wait ── entry line by byte, with the TxID of the transaction ── ... COMMIT(TxID)
-//!   checkpoint:  pages of committed records to their places ── wait ── transaction: entries cleared ── blocks free
-//!   recovery:    RECOVER drops the entries of transactions that were not committed ── pages of the others to their
-//!                places ── wait ── entries cleared one by one, the oldest first
+//!   write:       record by block ── wait ── entry line by byte, with the TxID of the transaction ── ...
+//!                COMMIT(TxID)
+//!   checkpoint:  pages of committed records to their places ── wait ── transaction: entries cleared
+//!                ── blocks free
+//!   recovery:    RECOVER drops the entries of transactions that were not committed ── pages of the others
+//!                to their places ── wait ── entries cleared one by one, the oldest first
 //! ```
 //!
 //! The commit entry is a line of the transaction itself, stored through the byte window: the one COMMIT makes
@@ -15,8 +17,8 @@
 //! paper's "commit entry containing the corresponding TxID at the end of the JBD2 journal record", kept in a
 //! table so that recovery reads the table and not the area.
 //!
-//! What does not come here: new blocks (nobody points to them before the COMMIT, so they are written where
-//! they belong) and few lines of a page (they are lines of the transaction).
+//! Two kinds of data do not come here. New blocks are written where they belong, since nobody points to them
+//! before the COMMIT. Few lines of a page are lines of the transaction.
 //!
 //! Invariants:
 //! - The drive has a record before its entry's transaction is sealed.
@@ -25,7 +27,7 @@
 //! - No record outlives a newer one of the same page: recovery would take the page back to what it was. So a
 //!   checkpoint clears its entries in one transaction.
 //! - A block gets a new owner only after the records that name it are gone.
-//! - One record is made at a time (`making`), so that whoever lacks room waits for commits and for nothing
+//! - One record is made at a time (`making`), so that a task without room waits for commits and for nothing
 //!   else.
 //!
 //! Source: ByteFS sections 4.6 (data journaling) and 4.7 (data recovery).
@@ -176,8 +178,8 @@ impl DataJournal {
         runs.into_iter().any(within)
     }
 
-    /// What records have of the blocks `lba..lba + len`, by offset. To be asked before the blocks are read: a
-    /// checkpoint may come between.
+    /// Pages of the blocks `lba..lba + len` that records have, by offset. Callers ask before they read the
+    /// blocks: a checkpoint may come between.
     pub fn held(&self, lba: u32, len: usize) -> Vec<(usize, Page)> {
         if self.is_empty() {
             return Vec::new();
@@ -273,7 +275,7 @@ impl DataJournal {
         Ok(())
     }
 
-    /// What is wrong with the table on media, compared with the records in memory.
+    /// Differences between the table on media and the records in memory.
     ///
     /// # Errors
     /// Of the drive.

@@ -5,16 +5,17 @@
 //!                                                                    TxID:
 //!              durable       | group of the leader | running group   transactions inside ─ seal ─> waiting
 //!
-//!   leader:  close the group ── those inside seal ── open the next ── bitmap lines of all ── verify ── COMMIT ── wait
+//!   leader:  close the group ── those inside seal ── open the next ── bitmap lines of all ── verify
+//!            ── COMMIT ── wait
 //! ```
 //!
-//! Who needs durability up to a sequence number either finds it committed, waits for the leader at work, or
-//! becomes the leader himself and commits the running group.
+//! A task that needs durability up to a sequence number has three ways: it finds the number committed, waits
+//! for the leader at work, or becomes the leader itself and commits the running group.
 //!
 //! Invariants:
 //! - Nobody is inside when a group ends, and nobody enters the next before. So a line changed in one group is
 //!   changed later in the next: log order is commit order.
-//! - Who is inside waits for lines and for the drive only, so the leader's wait ends.
+//! - Tasks inside wait for lines and for the drive only, so the leader's wait ends.
 //!
 //! Source: the group is jbd2's compound transaction (Linux `fs/jbd2/transaction.c`, T_LOCKED); ByteFS
 //! section 4.3 has a TxID and a COMMIT for each operation, which is `commit = "sync"` here.
@@ -42,7 +43,7 @@ struct State {
     waiting: usize,
     /// Lines of the running group, of those inside too.
     lines: u64,
-    /// What its transactions change in the bitmaps, in the order of their seals.
+    /// Changes of its transactions to the bitmaps, in the order of their seals.
     bits: ManyBits,
     /// Its lines, where the host keeps the redo log.
     images: Vec<Image>,

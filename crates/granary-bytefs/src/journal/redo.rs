@@ -252,7 +252,7 @@ fn read_half(bytes: &[u8]) -> Option<Group> {
 }
 
 /// Not a CRC-32C: the lines have theirs inside, so all sound versions of a line add the same to a CRC-32C of
-/// them all, and a half with some lines of the next group in it would pass for the group before.
+/// them all. A half with some lines of the next group in it would pass for the group before.
 fn checksum(seq: u64, bytes: &[u8]) -> u32 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seq) as u32
 }

@@ -2,7 +2,7 @@
 //! update.
 //!
 //! ```text
-//!   group g: | 480 bits: bit n = bit n % 8 of byte n / 8 | CRC-32C |     1 = in use;  bits beyond the end are 1
+//!   group g: | 480 bits: bit n = bit n % 8 of byte n / 8 | CRC-32C |   1 = in use; bits beyond the end are 1
 //!   block: 64 groups = 30,720 bits
 //! ```
 //!

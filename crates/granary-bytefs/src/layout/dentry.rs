@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   slot:  0        4      6      8         12                               64
-//!         | ino u32 | kind | len  | CRC-32C | name ... zeros up to the slot's end |   1 to 5 slots, never across a block
+//!         | ino u32 | kind | len  | CRC-32C | name ... zeros up to the slot's end |   1 to 5 slots, never
+//!                                                                                   across a block
 //!   free:  ino 0, kind 0, len = number of slots of the free area
 //! ```
 //!

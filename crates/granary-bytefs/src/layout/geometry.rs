@@ -1,10 +1,10 @@
 //! [`Geometry`]: where each area lies, computed by mkfs and by every growth, and kept in the superblock.
 //!
 //! ```text
-//!   0          1         2..                                              data ..                    blocks - 1
-//!   | superblock | orphans | inode bitmap | block bitmap | inode table | journal | data ...        | copy |
-//!   | inode bitmap | block bitmap | inode table | data ...                                         | copy |   segment 1
-//!   | ...                                                                                                     segment 2
+//!   0            1         2..                                                   data   blocks - 1
+//!   | superblock | orphans | inode bitmap | block bitmap | inode table | journal | data | copy |
+//!   | inode bitmap | block bitmap | inode table | data ...                              | copy |   segment 1
+//!   | ...                                                                                          segment 2
 //! ```
 //!
 //! A growth appends a *segment*. Bitmaps and the inode table go on in it, counted in whole blocks of them:
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How often a file system can grow.
 pub const MAX_SEGMENTS: usize = 31;
 
-/// What one growth has added.
+/// Areas that one growth has added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First block: the first of its inode bitmap.
@@ -171,7 +171,7 @@ impl Geometry {
         [orphans, inode_bitmap, block_bitmap, inode_table, journal, journal_blocks, data]
     }
 
-    /// What growths have added, in their order.
+    /// Segments that growths have added, in their order.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         self.segments[..self.count.load(Ordering::Acquire)].iter().filter_map(OnceLock::get)
     }

@@ -1,8 +1,10 @@
-//! Inodes: 128 B in two halves of one line each; what changes often is in the lower one.
+//! Inodes: 128 B in two halves of one line each; the fields that change often are in the lower one.
 //!
 //! ```text
-//!   hot    0 size | 8 mtime | 16 ctime | 24 atime | 32 nlink | 36 mode | 38 flags | 40 slots | 44 extent 0 | 60 CRC-32C
-//!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index | 120 xattr | 124 CRC-32C
+//!   hot    0 size | 8 mtime | 16 ctime | 24 atime | 32 nlink | 36 mode | 38 flags | 40 slots | 44 extent 0
+//!          | 60 CRC-32C
+//!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index
+//!          | 120 xattr | 124 CRC-32C
 //! ```
 //!
 //! The first extent is in the hot half: appending to a file of one extent changes one line of its inode. A
@@ -79,7 +81,7 @@ impl InodeRecord {
         InodeRecord::read_from_bytes(&block[at..at + INODE_SIZE]).expect("an inode's bytes")
     }
 
-    /// What it is; `None` where no correct file system wrote this.
+    /// File type; `None` where no correct file system wrote this.
     pub fn kind(&self) -> Option<FileKind> {
         FileKind::from_code((self.mode.get() >> 12) as u8)
     }

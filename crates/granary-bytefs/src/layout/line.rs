@@ -2,9 +2,9 @@
 //! a line.
 //!
 //! ```text
-//!   line of block b:   0                                                    60        64
-//!                     | payload: bits, half an inode, four extents, ...    | CRC-32C |
-//!                                                                            of (64 b + line, 8 B) and payload
+//!   line of block b:   0                                                 60        64
+//!                     | payload: bits, half an inode, four extents, ... | CRC-32C |
+//!                                                                         of (64 b + line, 8 B) and payload
 //! ```
 //!
 //! The number of the line is in the sum, so a line that was written to a wrong place is damage, too. Sealed

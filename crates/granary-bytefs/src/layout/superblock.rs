@@ -20,15 +20,15 @@ const OLD_CRC: usize = 124;
 /// [`Superblock::state`] of a file system that was unmounted properly.
 pub const CLEAN: u32 = 1;
 /// [`Superblock::state`] of a file system that was unmounted properly, and that was recovered, or repaired,
-/// at some time before: what lies beyond the ends of files may be what a lost write left, and is made zero
-/// where an inode is loaded.
+/// at some time before. Bytes beyond the ends of files may be remains of a lost write; they are made zero
+/// when an inode is loaded.
 pub const CLEAN_LOOSE: u32 = 3;
 /// [`Superblock::state`] of a mounted file system, or one whose power failed.
 pub const IN_USE: u32 = 0;
 /// [`Superblock::state`] while a repair writes what it mended: only another repair may touch the rest.
 pub const REPAIRING: u32 = 2;
 
-/// What a growth added: block and inode numbers begin where the former end.
+/// Blocks and inodes that a growth added; their numbers begin where the former end.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -85,7 +85,7 @@ pub struct Superblock {
     /// 1 while the last growth is under way: nothing of it is in use, and bits of the bitmaps may still be
     /// missing.
     pub growing: U32,
-    /// What each growth added.
+    /// Blocks and inodes that each growth added.
     pub added: [Added; MAX_SEGMENTS],
     /// CRC-32C of the bytes before.
     pub crc: U32,

@@ -63,7 +63,7 @@ fn a_superblock_survives_the_round_trip_and_no_flipped_bit_does() {
     }
 }
 
-/// Whatever is in its bytes, an inode record reads and writes back the same.
+/// An inode record of any bytes reads and writes back the same.
 #[test]
 fn an_inode_record_is_its_bytes() {
     let mut s = Stream::new(1, "inode");

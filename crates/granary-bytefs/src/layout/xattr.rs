@@ -1,13 +1,13 @@
 //! Extended attributes: a string of entries in blocks of their own.
 //!
 //! ```text
-//!   inode.xattr ─> head block: | magic 4 | bytes 4 | CRC-32C 4 | zero 4 | 28 x next blocks 4 | bytes 128 ... |
-//!                                                                           └─> next block: | bytes ...     |
+//!   inode.xattr ─> head block: | magic 4 | bytes 4 | CRC-32C 4 | zero 4 | 28 x next blocks 4 | bytes 128 |
+//!                                                                           └─> next block:  | bytes ... |
 //!   bytes:  a `granary_kit::xattr_string`; CRC-32C of magic, bytes, next blocks and the string
 //! ```
 //!
-//! Setting an attribute changes the header's line, its own and those behind it. What lies behind the string
-//! is garbage.
+//! Setting an attribute changes the header's line, its own and those behind it. Bytes behind the string are
+//! garbage.
 //!
 //! Limit: 28 next blocks, 114 KiB with the head: more than one value of Linux's 64 KiB, not arbitrarily many.
 

@@ -1,5 +1,4 @@
-//! Claims: every block gets one owner. Who comes second gets a copy; whose word is doubtful comes last and
-//! gets none.
+//! Claims: every block gets one owner. A second claimant gets a copy. Doubtful inodes come last and get none.
 
 use super::{Piece, Repair, bit, set_bit};
 use granary_device::Structure;

@@ -2,10 +2,12 @@
 //! written anew.
 //!
 //! ```text
-//!   bitmap, orphan table   made anew from what is reached          inode table   its inodes are lost, names of them removed
-//!   directory              names in it are lost, see `strays`      extents       what they named is lost
-//!   attributes             lost                                    journal       zeros: no record, no group
-//!   content of a file      stays: reading it is an error, which zeros would hide        nobody's   zeros
+//!   bitmap, orphan table   made anew from what is reached      inode table   its inodes are lost, names of
+//!                                                                            them removed
+//!   directory              names in it are lost, see `strays`  extents       what they named is lost
+//!   attributes             lost                                journal       zeros: no record, no group
+//!   content of a file      stays: reading it is an error,      nobody's      zeros
+//!                          which zeros would hide
 //! ```
 //!
 //! Lines of a lost page that the drive's log still has are read and believed as others are; the rest is
@@ -80,7 +82,7 @@ pub(super) fn empty_journal(port: &Port, g: &Geometry, lost: &BTreeSet<u64>) -> 
 }
 
 impl Repair<'_> {
-    /// What can still be read of a lost page, zeros elsewhere, and the lines that are lost as a mask.
+    /// The readable lines of a lost page, zeros for the others, and a mask of the lost lines.
     fn remains(&self, lba: u64, what: Structure) -> Result<(Bytes, u64)> {
         let (mut bytes, mut gone) = ([0; PAGE_SIZE], 0);
         for (n, line) in bytes.chunks_exact_mut(LINE_SIZE).enumerate() {

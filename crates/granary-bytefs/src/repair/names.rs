@@ -1,8 +1,9 @@
-//! Names: what directories hold, who is reached from the root, and where the others go.
+//! Names: the entries of directories, the inodes that are reached from the root, and the place of the others.
 //!
 //! ```text
 //!   root ── breadth first over names that are right ── reached
-//!   not reached:  directories that no other names, then one of each circle ──> /lost+found/#number, and go on from there
+//!   not reached:  directories that no other names, then one of each circle ──> /lost+found/#number, and go
+//!                                                                              on from there
 //!                 files with links and without a name                      ──> /lost+found/#number
 //!                 without links (or of no known type)                      ──> freed
 //! ```

@@ -1,5 +1,4 @@
-//! What is there: every inode that the bitmap calls used, or may have called so, with its extents and
-//! attributes.
+//! Reading: every inode that the bitmap calls used, or may have called so, with its extents and attributes.
 
 use super::{Bytes, Found, Piece, Repair, bit};
 use crate::journal::Bitmap;

@@ -1,11 +1,12 @@
 //! Strays: blocks of directories whose inodes are lost. Names carry their place on the drive in their
-//! checksums, so such a block is known for what it is; what it names keeps its name.
+//! checksums, so such a block is recognized, and the inodes that it names keep their names.
 //!
 //! ```text
-//!   in use, nobody's, begins with a right name ──┬─ a directory in it knows its parent: that is made anew, called as it
-//!                                                │  was where its own name is there, else
+//!   in use, nobody's, begins with a right name ──┬─ a directory in it knows its parent: that is made anew,
+//!                                                │  called as it was where its own name is there, else
+//!                                                │  /lost+found/#number
+//!                                                └─ only files: those that nobody else names, in a new
 //!                                                   /lost+found/#number
-//!                                                └─ only files: what nobody else names, in a new /lost+found/#number
 //! ```
 //!
 //! Mode and owner of such a directory are lost: it is the superuser's alone.
@@ -84,8 +85,7 @@ impl Repair<'_> {
         dir.relist = true;
     }
 
-    /// What the other blocks name and nobody else does is found by these names, in a new directory for each
-    /// block.
+    /// Makes a new directory for each other block, with those of its names whose inodes have no other name.
     pub(super) fn adopt(&mut self, strays: Vec<(u64, Vec<Entry>)>) -> Result<()> {
         for (lba, mut entries) in strays {
             entries.retain(|e| self.inodes.get(&e.child).is_some_and(|f| !f.reached && f.names == 0));

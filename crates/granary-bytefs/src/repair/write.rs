@@ -1,4 +1,4 @@
-//! What was decided, as blocks: directories, extents, records, bitmaps; and in which order they are written.
+//! Writing: the decisions as blocks (directories, extents, records, bitmaps), and the order of their writes.
 
 use super::names::Entry;
 use super::{Bytes, Piece, Repair, bit, set_bit};

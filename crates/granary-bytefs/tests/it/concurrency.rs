@@ -104,7 +104,7 @@ fn real_threads_lose_nothing() {
     work(strict(64), MountOptions { cpus: 2, ..MountOptions::default() }, 9, 8, 60);
 }
 
-/// What only memory knows (time stamps) is on its way to media when any `sync` returns, also one that began
+/// Time stamps that only memory knows are on their way to media when any `sync` returns, also one that began
 /// while another was at work.
 #[test]
 fn a_sync_beside_a_sync_returns_no_earlier_than_its_work_is_done() {

@@ -160,7 +160,7 @@ impl Image {
         intact
     }
 
-    /// What `check` says.
+    /// Findings of `check`.
     fn found(&self) -> Vec<String> {
         let fs = mount(Port::new(self.drive.clone()), &MountOptions::default()).expect("mounts");
         let found = fs.check(&Call::offline()).expect("can be checked");

@@ -110,7 +110,7 @@ fn on_a_full_file_system_pages_are_zeroed_in_their_places() {
     });
 }
 
-/// What statfs offers can be reserved, in pieces of any size, but for the extent blocks that the pieces
+/// Space that statfs offers can be reserved, in pieces of any size, but for the extent blocks that the pieces
 /// really take.
 #[test]
 fn the_last_blocks_of_a_file_system_can_be_reserved() {

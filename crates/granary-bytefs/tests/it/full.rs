@@ -36,7 +36,7 @@ fn fresh(options: &MountOptions, mib: u64, inode_ratio: u64) -> Arc<ByteFs> {
     open(&drive, options)
 }
 
-/// What fills a file system.
+/// Kinds of content that fill a file system.
 #[derive(Clone, Copy, Debug)]
 enum Filler {
     SmallFiles,

@@ -131,8 +131,7 @@ fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
     });
 }
 
-/// What mkfs makes unless told: few inodes, so that their bitmap needs no new block where the blocks' bitmap
-/// does.
+/// The default of mkfs: few inodes, so that their bitmap needs no new block where the blocks' bitmap does.
 #[test]
 fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() {
     in_world(|| {
@@ -150,8 +149,8 @@ fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() 
     });
 }
 
-/// The power fails at every step of a growth with work beside it: mounting finds the old or the new size, a
-/// clean file system, and all that was synced; then the growth is done once more, and the space used.
+/// The power fails at every step of a growth with work beside it. Mounting finds the old or the new size, a
+/// clean file system, and all that was synced. Then the test grows it once more, and uses the space.
 #[test]
 fn a_power_failure_in_a_growth_leaves_the_old_size_or_the_new_one() {
     let (mut old, mut new) = (0, 0);

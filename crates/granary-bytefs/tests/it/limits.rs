@@ -47,7 +47,7 @@ fn a_full_file_system_is_full_to_the_last_block_and_can_be_emptied() {
                 }
             };
             assert_eq!(full, FsError::NoSpace);
-            // What is left is too little for the write of two blocks that failed; fill it up one by one.
+            // The rest is too little for the write of two blocks that failed; fill it up block by block.
             let (_, last) = files.last().expect("many");
             let mut n = 100;
             while c.write(last, n * 4096, &[9; 4096]).is_ok() {
@@ -409,7 +409,7 @@ fn the_largest_file_is_whole_to_its_last_byte_on_a_write_log() {
 /// a file without blocks for one without data), and not many more; what it shows is as much after a remount.
 #[test]
 fn stat_counts_pages_that_have_no_block_yet() {
-    /// What a file of so few extents may have besides: extent and index blocks.
+    /// Extent and index blocks that a file of so few extents may have besides.
     const BESIDES: u64 = 2;
     for seed in 0..8 {
         in_world(move || {
@@ -501,9 +501,9 @@ fn removals_that_fail_keep_no_place_in_the_orphan_table() {
     });
 }
 
-/// Delayed allocation promises room for an extent to each page. A full file system does not miss that room:
-/// what statfs offers can be written without an fsync in between, by calls of any size, but for the extent
-/// blocks that are really needed, and a call that asks for more writes what there is.
+/// Delayed allocation promises room for an extent to each page. A full file system does not miss that room.
+/// The space that statfs offers can be written without an fsync in between, by calls of any size, but for the
+/// extent blocks that are really needed. A call that asks for more writes as much as there is.
 #[test]
 fn all_that_statfs_offers_can_be_written_before_anything_is_synced() {
     /// An extent block and one that names it: so much may be left where the next page needs both.

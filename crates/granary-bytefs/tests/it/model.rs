@@ -123,7 +123,7 @@ fn survives(drive: Arc<dyn Drive>, seed: u64) {
             let mut opened = Vec::new();
             for op in 1.. {
                 let mut model = history.lock().states.last().expect("never empty").clone();
-                // What this operation will have done, should the power fail while it is under way.
+                // The state after this operation, should the power fail while it is under way.
                 let mut after = model.clone();
                 step(None, &mut after, &mut s.clone(), op, &mut Vec::new());
                 history.lock().states.push(after);

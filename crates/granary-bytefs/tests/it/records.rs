@@ -39,7 +39,7 @@ fn interrupted(old: u8, new: u8) -> (Arc<dyn Drive>, Nanos) {
     (drive, t)
 }
 
-/// A drive whose power failed when a file of eight pages of `1` had been written over by four records that
+/// A drive after a power failure, with a file of eight pages of `1`. Four records have written over it and
 /// wait for their checkpoint: 2 on pages 0-1, 3 on pages 1-2, 4 on pages 2-3, 5 on pages 5-7.
 fn four_records(drive: Arc<dyn Drive>) -> (Arc<dyn Drive>, Nanos) {
     let d = drive.clone();
@@ -71,13 +71,13 @@ fn damage(port: &Port, lba: u64, at: usize) {
     port.write(Lpa(lba), &[Page::from_bytes(&bytes)], Structure::Journal).expect("writes");
 }
 
-/// A repair drops damaged records and what was made on them, tells which pages of which file so are older,
-/// and keeps the rest: the first bytes of the file's pages, by what was damaged in the second record or in
-/// its entry.
+/// A repair drops damaged records and those made on them, tells which pages of which file are older for that
+/// reason, and keeps the rest. The cases have the first bytes of the file's pages, by the place of the damage
+/// in the second record or in its entry.
 #[test]
 fn a_repair_drops_damaged_records_and_what_was_made_on_them() {
-    // In the page of 3 that is its second; in its descriptor; in the magic, the number and the first block of
-    // its entry.
+    // Damage to the record's second page, of 3; to its descriptor; to the magic, the number and the first
+    // block of its entry.
     let cases: [(&str, [u8; 8]); 5] = [
         ("page", [2, 2, 1, 1, 1, 5, 5, 5]),
         ("descriptor", [2, 2, 1, 1, 1, 1, 1, 1]),

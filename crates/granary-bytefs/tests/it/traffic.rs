@@ -1,4 +1,4 @@
-//! What an operation sends over the host link, byte for byte (ByteFS sections 4.5 and 4.6).
+//! Bytes that an operation sends over the host link (ByteFS sections 4.5 and 4.6).
 
 use crate::common::client::Client;
 use crate::common::{format, in_world, open, small_mssd};

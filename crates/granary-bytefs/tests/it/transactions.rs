@@ -137,9 +137,9 @@ fn groups(tasks: usize, commit: CommitMode) -> (f64, u64) {
     World::new(config).run(run).expect("no deadlock")
 }
 
-/// Programs that sync together share commits (of 64 hardly more than of 16: the leader is busy all the time
-/// by then), and bitmap lines are the group's, so that they meet by chance only (two pages with one word in
-/// the table of locks); where each commits by itself they meet on these lines.
+/// Programs that sync together share commits: of 64 programs hardly more than of 16, since the leader is busy
+/// all the time by then. Bitmap lines are the group's, so programs meet by chance only (two pages with one
+/// word in the table of locks). Where each commits by itself they meet on these lines.
 #[test]
 fn programs_that_sync_share_commits_and_bitmap_lines() {
     let (alone, _) = groups(1, CommitMode::Group);

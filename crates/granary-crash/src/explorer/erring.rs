@@ -1,9 +1,10 @@
 //! Errors of metadata: its writes, its reads and FLUSH fail, while the power stays on.
 //!
 //! ```text
-//!   mount ── load ──e──e───── load once more, sync ──┬── unmount ────────────┬── power off, the drive is well again
-//!                                                    ├── well again, unmount ┤        `── mount ── check ── verify ── load ...
-//!                                                    └───────────────────────┘
+//!   mount ── load ──e──e── load once more, sync ──┬── unmount ────────────┬── power off, the drive is well
+//!                                                 ├── well again, unmount ┤   again
+//!                                                 └───────────────────────┘   `── mount ── check ── verify
+//!                                                                                 ── load ...
 //! ```
 //!
 //! 1. No call panics, and none waits for ever.

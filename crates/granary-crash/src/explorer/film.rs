@@ -40,7 +40,7 @@ pub(super) struct Image {
     pub(super) given: Option<Given>,
     /// Pages that could not be read then.
     pub(super) unreadable: BTreeSet<DevicePage>,
-    /// What pages held that had been written, where somebody wants to know.
+    /// Structures that the written pages held, where they are asked for.
     pub(super) written: BTreeMap<DevicePage, Structure>,
 }
 

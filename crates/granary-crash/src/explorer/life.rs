@@ -1,8 +1,9 @@
 //! One life of the machine: from power-on to the next power failure, or to a clean end.
 //!
 //! ```text
-//!   wait until the drive answers ── mount (── unmount ── mount) ── check ── verify ── load ── idle until cut
-//!                                                                          (calm) └── sync ── check ── unmount ── mount ── ...
+//!   wait until the drive answers ── mount (── unmount ── mount) ── check ── verify
+//!      ── load ── idle until cut
+//!      (calm)  └── sync ── check ── unmount ── mount ── ...
 //! ```
 //!
 //! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where
@@ -28,7 +29,7 @@ use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What outlives a life.
+/// The parts of a machine that outlive a life.
 pub(super) struct Machine {
     /// The devices themselves.
     pub(super) raw: Devices,
@@ -69,7 +70,7 @@ impl Machine {
 /// How long a life waits, idle, for a power failure that the load did not reach: some periods of the daemons.
 const IDLE: Nanos = Nanos::from_millis(20);
 
-/// What a life is doing.
+/// Stages of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     PowerOn,
@@ -95,7 +96,7 @@ pub(super) struct Life {
     pub(super) until: Deadline,
 }
 
-/// What the tasks of a life tell the outside.
+/// Notes of a life's tasks for the outside.
 struct Diary {
     stage: Stage,
     seen: Coverage,
@@ -139,7 +140,7 @@ pub(super) fn in_world<T: 'static>(
     (result, end)
 }
 
-/// What a caught panic said.
+/// The text of a caught panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

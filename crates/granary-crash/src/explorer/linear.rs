@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   commands   0 ........ 64 ........ 128 ........ 192 ....    each part is a run of its own, the same one
-//!                          `- the first part is drawn: where the time ends early, others are missing each time
+//!                          `- the first part is drawn: where the time ends early, others are missing each
+//!                             time
 //! ```
 
 use super::film::{Places, Wanted};

@@ -3,11 +3,12 @@
 //! ```text
 //!   mkfs   o──o──o──o──o       images before and after commands of mkfs
 //!             |  power on ── mount: an error, or an empty file system whose check() is content
-//!             |  mkfs again ── mount ── load ── unmount ── mount ── verify: nothing of the first attempt is in the way
+//!             |  mkfs again ── mount ── load ── unmount ── mount ── verify: nothing of the first attempt is
+//!             |                                                     in the way
 //! ```
 //!
-//! mkfs promises nothing before it returns. But what it leaves must not be taken for a file system that it is
-//! not, and it must be possible to begin again.
+//! mkfs promises nothing before it returns. But its leftovers must not be taken for a file system that they
+//! are not, and it must be possible to begin again.
 
 use super::film::{Film, Image, Places, Wanted};
 use super::life::{self, Life, Machine};

@@ -1,8 +1,10 @@
 //! Damage of media: flipped bits, lost, stale, torn and misdirected pages, pages that cannot be read.
 //!
 //! ```text
-//!   load ── unmount: devices at rest ── one damage in a copy ── mount ── check() ── verify ── load ── unmount ── mount ── check()
-//!                                             `── repair, where the file system has one ── mount ── check()
+//!   load ── unmount: devices at rest ── one damage in a copy ──┬── mount ── check() ── verify ── load
+//!                                                              │   ── unmount ── mount ── check()
+//!                                                              └── repair, where the file system has one
+//!                                                                  ── mount ── check()
 //! ```
 //!
 //! 1. No damage leads to a panic or a deadlock, in no call.

@@ -1,16 +1,17 @@
 //! [`Explorer::minimise`]: the fewest calls of a run that still lead to a failure of the same kind.
 //!
 //! ```text
-//!   all calls before the power failed ── those that change something ── whole clients ── halves, quarters, ... single calls
+//!   all calls before the power failed ── those that change something ── whole clients
+//!                                     ── halves, quarters, ... single calls
 //!                       each part: left out; does the run still fail near that place (probe.rs)? then it
 //!                       stays out
 //! ```
 //!
 //! This is delta debugging. It ends where no single call can be left out, or where the time is over. The
-//! place moves with the calls, and so does what the devices are left with; kind.rs says which failures count
-//! as the same. Power failures of a path are left out before (fewer.rs); those that stay are where they were.
-//! Damages of media and errors of metadata have searches of their own (media.rs, fewer_errors.rs). It costs
-//! nothing where no failure is: only a failure that somebody asks for is minimised.
+//! place and the final state of the devices change with the calls; kind.rs says which failures count as the
+//! same. Power failures of a path are left out before (fewer.rs); those that stay are where they were.
+//! Damages of media and errors of metadata have searches of their own (media.rs, fewer_errors.rs). A run
+//! without a failure costs nothing more: only a failure that somebody asks for is minimised.
 
 use super::film::Places;
 use super::kind::same;
@@ -86,7 +87,7 @@ impl Explorer {
         self.minimal(failure, best, answers, of)
     }
 
-    /// What a search has come to; it is done once more, with a story.
+    /// Result of a search; it is done once more, with a story.
     pub(super) fn minimal(
         &mut self,
         failure: &Failure,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   l812+.0/r3-.1
-//!   |         `-- then in the recovery from that: before its 3rd command; the second way in which what was in flight survives
+//!   |         `-- then in the recovery from that: before its 3rd command; the second way in which the
+//!   |             writes in flight survive
 //!   `------------ in the load: after the drive has its 812th command; the first such way
 //!   lt40512.x2    in the load, 40,512 ns after it began; the third in the list of all such ways
 //! ```

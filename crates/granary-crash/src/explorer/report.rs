@@ -1,4 +1,4 @@
-//! What an exploration found, and how much it looked at.
+//! Findings of an exploration, and how much it looked at.
 
 use super::aim::recoveries;
 use super::loss::Loss;
@@ -159,7 +159,7 @@ pub struct Failure {
     pub evidence: Box<[String]>,
     /// Calls of the run that alone are made ([`super::Explorer::only`]); `None`: all.
     pub only: Option<Arc<Calls>>,
-    /// What the last power failure takes ([`super::Explorer::losing`]); `None`: what was drawn.
+    /// Things that the last power failure takes ([`super::Explorer::losing`]); `None`: those that were drawn.
     pub loss: Option<Arc<Loss>>,
 }
 
@@ -236,12 +236,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What [`super::Explorer::explore`] found.
+/// Result of [`super::Explorer::explore`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Points explored.
     pub points: u64,
-    /// What was exercised at the points that ended well.
+    /// Coverage of the points that ended well.
     pub coverage: Coverage,
     /// Rare steps: how often each was entered, and how many images were taken in it.
     pub steps: BTreeMap<&'static str, (u64, u64)>,

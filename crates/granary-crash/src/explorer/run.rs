@@ -4,8 +4,8 @@
 //!   run (seed) ──────────o──────o────o───o──────────> unmount, mount, verify: the run itself must be right
 //!                        |      |    |   |                      |  images: film.rs
 //!                        draw 0, 1, .. of what the devices keep
-//!                        recovery ──o── check ── verify ── (one in GOES_ON) load ──o────o──> unmount, mount, verify
-//!                                   |                                              |
+//!                        recovery ──o── check ── verify ── (one in GOES_ON) load ──o────o──> unmount, mount,
+//!                                   |                                              |         verify
 //!                                   an image of its own: path l812+.0/r3-.1        path l812+.0/l90+.0
 //! ```
 //!
@@ -92,7 +92,7 @@ pub(super) struct Cut<'a> {
     pub(super) image: &'a Image,
     /// Those of the life behind it.
     pub(super) promises: &'a Promises,
-    /// What it took, thing by thing.
+    /// Losses, thing by thing.
     pub(super) fates: &'a [Fate],
 }
 
@@ -210,8 +210,7 @@ impl Explorer {
         }
     }
 
-    /// What comes of the power failures of `path`, of which the last takes `loss`; the first is one of
-    /// `images`.
+    /// Outcome of the power failures of `path`. The last of them takes `loss`; the first is one of `images`.
     ///
     /// # Errors
     /// See [`Explorer::replay`].

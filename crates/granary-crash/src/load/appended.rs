@@ -2,7 +2,8 @@
 //! again.
 //!
 //! ```text
-//!   /a0 ... /a3    append, overwrite, fdatasync | truncate, punch, chmod, rename in between | sync, so that a checkpoint has them
+//!   /a0 ... /a3    append, overwrite, fdatasync | truncate, punch, chmod, rename in between
+//!                  | sync, so that a checkpoint has them
 //! ```
 //!
 //! So data that a drive knows to be a file's meets a file that is another by then, or shorter.

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   wave up     names of 8 to 200 bytes until the directory has several blocks      blocks split
-//!   wave down   most of them go, in another order                                   blocks merge, logs of names wrap
+//!   wave down   most of them go, in another order                                   blocks merge, logs of
+//!                                                                                   names wrap
 //! ```
 //!
-//! All clients use the same directories, each its own names. Few fsyncs: what is at stake is that a directory
-//! is whole.
+//! All clients use the same directories, each its own names. Few fsyncs: the property at stake is that a
+//! directory is whole.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync, fsync_dir};

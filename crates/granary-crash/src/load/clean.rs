@@ -1,7 +1,8 @@
 //! [`Clean`]: a log that is cleaned while files change.
 //!
 //! ```text
-//!   /c0 ... /c11   96 KiB each, overwritten in pieces, so that no segment stays full     fsync, fdatasync, sync now and then
+//!   /c0 ... /c11   96 KiB each, overwritten in pieces, so that no segment stays full     fsync, fdatasync,
+//!                                                                                        sync now and then
 //!   every few changes: sweep       valid blocks move, power fails before or after the checkpoint that names
 //!                                  their new places
 //! ```

@@ -1,14 +1,13 @@
 //! [`Full`]: work on a drive that has no space left, or a little.
 //!
 //! ```text
-//!   /ballast0 /ballast1    written, then reserved, in ever smaller pieces, until there is no space; what is
-//!                          given back comes
-//!                          from here, and is taken again
-//!   /full0/n0 ... n7       files and directories of client 0: what needs space fails or not, what frees
-//!                          space must not fail
+//!   /ballast0 /ballast1    written, then reserved, in ever smaller pieces, until there is no space; space
+//!                          that is given back comes from here, and is taken again
+//!   /full0/n0 ... n7       files and directories of client 0: a call that needs space fails or not, a call
+//!                          that frees space must not fail
 //! ```
 //!
-//! What was accepted must reach the drive: an fsync without space is a failure, and so is a removal.
+//! Accepted changes must reach the drive: an fsync without space is a failure, and so is a removal.
 
 use super::torture::expected;
 use super::{Clients, Load, at_once, fsync, fsync_dir};

@@ -133,7 +133,7 @@ impl One {
                 expected("reserve", self.posix.fallocate(fd, Allocate::Reserve { keep_size: true }, at, len))?
             }
             1 => expected("punch", self.posix.fallocate(fd, Allocate::PunchHole, at, len))?,
-            // What is written into holes from then on changes pointers and nothing else.
+            // A later write into holes changes pointers and nothing else.
             2..4 => expected("grow", self.posix.ftruncate(fd, REACH))?,
             _ => expected("truncate", self.posix.ftruncate(fd, at))?,
         };

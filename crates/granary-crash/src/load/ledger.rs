@@ -2,10 +2,11 @@
 //! files right behind.
 //!
 //! ```text
-//!   changes   aaaaaaaa hhhhhhhhhhhh bbbbbbbbb    a, b: each a page of its own, every second one    h: one page again and again
+//!   changes   aaaaaaaa hhhhhhhhhhhh bbbbbbbbb    a, b: each a page of its own, every second one
+//!                                                h: one page again and again
 //!   log       | page 0 | page 1    | page 2 | page 3      page 1 has nothing alive, the others have: it is
 //!                                                         given away
-//!   small files, made and removed at once: who is next takes what was given away
+//!   small files, made and removed at once: the next one takes the page that was given away
 //! ```
 //!
 //! Another file soon writes to the pages that a log, a journal or a table gives away. A file has over a

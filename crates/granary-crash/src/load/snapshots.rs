@@ -2,7 +2,7 @@
 //! what they removed.
 //!
 //! ```text
-//!   a round   torture ── unmount, snapshot, a picture of it ── mount ── torture      the power fails anywhere
+//!   a round   torture ── unmount, snapshot, a picture of it ── mount ── torture     the power fails anywhere
 //!   behind    recovery, check, verify ── unmount ── each snapshot shows its picture still
 //! ```
 

@@ -1,7 +1,8 @@
 //! [`beyond`]: whether a recovered file has blocks beyond its end that nobody reserved.
 //!
 //! ```text
-//!   |-- within the size --|-- reserved by fallocate: may stay --|-- the rest of a cut that took several transactions: must go --|
+//!   |-- within the size --|-- reserved by fallocate: may stay --|-- the rest of a cut that took several --|
+//!                                                                   transactions: must go
 //! ```
 //!
 //! A file is made longer, which frees nothing, and must show zeros there, and cut to the size that it had.

@@ -315,7 +315,7 @@ impl Content {
         (low, high)
     }
 
-    /// What is certain and what has happened since, for evidence.
+    /// The certain size and the changes since, for evidence.
     pub(crate) fn history(&self, stamps: &Stamps) -> String {
         let mut text = format!("certain: {} bytes", self.base_size);
         for op in &self.ops {

@@ -129,11 +129,11 @@ pub(crate) struct Model {
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) by_ino: Arc<FxHashMap<u64, NodeId>>,
     pub(super) moves: Arc<Vec<Move>>,
-    /// What the model could not follow, or what a call of the load showed that cannot be.
+    /// Calls that the model could not follow, and impossible results of calls of the load.
     pub(crate) confused: Vec<String>,
     /// Numbers the fills, so that every write has a word of its own.
     pub(crate) fills: u64,
-    /// What was changed later at one of its names shows, too, whether a rename happened.
+    /// A later change at one of its names shows, too, whether a rename happened.
     pub(super) whole_renames: bool,
     /// A call's change is durable once it has returned.
     pub(super) durable_calls: bool,
@@ -188,7 +188,7 @@ impl Model {
         NodeId((self.nodes.len() - 1) as u32)
     }
 
-    /// What a descriptor with this inode number has open.
+    /// The node that a descriptor with this inode number has open.
     pub(crate) fn by_ino(&self, ino: Ino) -> Option<NodeId> {
         self.by_ino.get(&ino.0).copied()
     }

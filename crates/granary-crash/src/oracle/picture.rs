@@ -14,7 +14,7 @@ const TOLD: usize = 8;
 pub(crate) struct Picture(BTreeMap<Vec<u8>, String>);
 
 impl Picture {
-    /// What `process` sees.
+    /// The tree as `process` sees it.
     ///
     /// # Errors
     /// The first of a call, with the name that it was for.
@@ -28,7 +28,7 @@ impl Picture {
         }
         Ok(picture)
     }
-    /// What differs in a later one.
+    /// The differences of a later picture.
     pub(crate) fn differences(&self, later: &Picture) -> Vec<String> {
         let name = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
         let was = self.0.iter().filter_map(|(path, was)| match later.0.get(path) {

@@ -32,7 +32,7 @@ impl<T: Copy + PartialEq> Register<T> {
         self.versions.iter().find(|v| v.0 == by).map(|v| v.1)
     }
 
-    /// What the load saw before a change that is still known.
+    /// The value that the load saw before a change that is still known.
     pub(crate) fn before(&self, by: StampId) -> Option<T> {
         let nth = self.versions.iter().position(|v| v.0 == by)?;
         self.versions[..nth].last().map(|v| v.1)

@@ -98,7 +98,7 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Whatever was in `range` is `source`'s now.
+    /// `range` is `source`'s now.
     pub(crate) fn write(&mut self, range: Range<u64>, source: Source) {
         if range.is_empty() {
             return;

@@ -54,7 +54,7 @@ impl Story {
         }
     }
 
-    /// The power fails. What was under way never returns.
+    /// The power fails. Calls under way never return.
     pub(crate) fn cut(&mut self, how: String) {
         self.calls.push(Told { client: None, nth: 0, text: how, returned: true });
     }
@@ -76,7 +76,7 @@ impl Story {
         told.map_or_else(|| format!("client {client}: {}", begun.name), ToString::to_string)
     }
 
-    /// What happened between calls.
+    /// Events between calls.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = &Told> {
         self.calls.iter().filter(|told| told.client.is_none())
     }

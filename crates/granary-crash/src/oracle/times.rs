@@ -94,7 +94,7 @@ impl Times {
         self.mapped = true;
     }
 
-    /// What is wrong with these attributes after a power failure.
+    /// Errors of these attributes after a power failure.
     pub(super) fn compare(&self, stamps: &Stamps, attr: &Attr) -> Vec<String> {
         if self.mapped {
             return Vec::new();
@@ -106,7 +106,7 @@ impl Times {
         let all = [("modification", attr.mtime, &self.modified), ("change", attr.ctime, &self.changed)];
         let wrong = |(what, is, register): (&str, Time, &Register<Span>)| {
             let may: Vec<Span> = register.possible(stamps, 0).map(|(_, span)| span).collect();
-            // Who enters a synced file's name again after a power failure (F2FS, as in Linux) changes the
+            // Entering a synced file's name again after a power failure (F2FS, as in Linux) changes the
             // directory then.
             let is_dir = attr.kind == FileKind::Dir;
             if may.iter().any(|s| s.from <= is && (is <= s.to || is_dir)) {

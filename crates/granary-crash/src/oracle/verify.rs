@@ -1,15 +1,16 @@
 //! Comparing a recovered file system with the model: the walk, the rules, and the certain state that follows.
 //!
 //! ```text
-//!   1. walk   directory ── list ── each entry: the versions of its name that may show and have this inode number
+//!   1. walk   directory
+//!                 ├── list ── each entry: the versions of its name that may show and have this inode number
 //!                 └── each name of the model that is not there: may it be absent?
 //!   2. inodes each: the versions that all its names agree on; size, every byte, attributes; link count
 //!   3. over all: renames wholly or not at all; promised nodes found
 //! ```
 //!
-//! Where an inode number fits several versions (it was reused), one without violations suffices, and of
-//! several nobody can say which it is; a directory with several is compared with all of them together. It
-//! does *not* stop at the first violation: all are evidence.
+//! Where an inode number fits several versions (it was reused), one without violations suffices. Of several
+//! such versions nobody can say which it is; a directory with several is compared with all of them together.
+//! It does *not* stop at the first violation: all are evidence.
 
 mod compare;
 
@@ -26,7 +27,7 @@ use std::sync::Arc;
 /// Bytes read at once.
 const PIECE: usize = 256 << 10;
 
-/// What [`super::Promises::verify`] found.
+/// Result of [`super::Promises::verify`].
 pub struct Verdict {
     /// One sentence per broken promise; empty = all kept.
     pub violations: Vec<String>,
@@ -45,7 +46,7 @@ pub struct Verdict {
 struct Found {
     path: Vec<u8>,
     stat: Stat,
-    /// What all its names agree on.
+    /// The versions that all its names agree on.
     versions: Vec<NodeId>,
     /// The names: directory in the recovered model, name, and the name's place in the old model where it is
     /// certain.
@@ -68,7 +69,7 @@ struct Walk<'a, P> {
     inodes: BTreeMap<u64, Found>,
     /// Inode numbers of directories: each may be found once.
     directories: BTreeSet<u64>,
-    /// What was found at a name of the model.
+    /// The node found at a name of the model.
     seen: BTreeMap<(NodeId, Vec<u8>), Option<NodeId>>,
     found: BTreeSet<NodeId>,
     files: u64,
@@ -343,7 +344,7 @@ impl<P: Posix> Walk<'_, P> {
         }
     }
 
-    /// What is promised and was never removed is somewhere.
+    /// Every promised node that was never removed is somewhere.
     fn everything_promised(&mut self) {
         for (i, node) in self.model.nodes.iter().enumerate() {
             let id = NodeId(i as u32);

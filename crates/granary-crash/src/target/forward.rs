@@ -1,6 +1,6 @@
 //! Targets around other targets: which calls are passed on is written down, call by call.
 
-/// What [`forward_target!`](crate::forward_target) names.
+/// Types that [`forward_target!`](crate::forward_target) names.
 #[doc(hidden)]
 pub mod parts {
     pub use granary_device::{Devices, Structure};

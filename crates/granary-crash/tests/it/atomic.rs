@@ -154,7 +154,7 @@ fn every_operation_of_orchfs_with_redo_is_durable_and_atomic() {
     points("orchfs-redo", OVERWRITES, 30);
 }
 
-/// What the two are for: without them a power failure leaves some overwrites in part.
+/// The reason for the two variants: without them a power failure leaves some overwrites in part.
 #[test]
 fn overwrites_of_orchfs_can_be_torn_by_default() {
     let torn = |seed: &u64| {

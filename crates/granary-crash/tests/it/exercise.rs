@@ -26,7 +26,7 @@ fn a_whole_file_system_can_be_filled_and_emptied() {
     }
 }
 
-/// What is said of a small file system in memory that tells this lie, if any.
+/// Findings in a small file system in memory that tells this lie, if any.
 fn of_memory(lie: Option<Lie>) -> Vec<String> {
     let done = World::default().run(move || {
         let mut fs: Arc<dyn FileSystem> =

@@ -12,7 +12,7 @@ const LEN: usize = 16 * 4096;
 const ALL: &str = "bytefs bytefs-sync bytefs-log bytefs-dual bytefs-journal ext4 ext4-writeback ext4-journal f2fs nova \
                    nova-in-place pmfs";
 
-/// What is done to `/d/f`.
+/// Changes of `/d/f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Create,
@@ -27,7 +27,7 @@ impl Change {
     const EVERY: [Change; 6] =
         [Change::Create, Change::Overwrite, Change::Mode, Change::Attribute, Change::Rename, Change::Link];
 
-    /// What fsync is called on: names belong to their directory.
+    /// The path to fsync: names belong to their directory.
     fn promised_by(self) -> (&'static str, OpenFlags) {
         match self {
             Change::Rename | Change::Link => ("/d", OpenFlags::RDONLY),
@@ -46,7 +46,7 @@ impl Change {
         }
     }
 
-    /// What is missing of it.
+    /// The part of the change that is missing.
     fn missing(self, p: &mut Process) -> Option<String> {
         let path = if matches!(self, Change::Rename | Change::Link) { "/d/h" } else { "/d/f" };
         let stat = match p.stat(path) {
@@ -79,8 +79,8 @@ fn process(target: &dyn Target, devices: &Devices, config: VfsConfig) -> Process
     Process::new(Vfs::mount(fs, config).expect("mounts"), Cred::ROOT)
 }
 
-/// What is missing after the power failure. `leaves`: the inodes leave memory between the change and the
-/// fsync.
+/// The part of the change that is missing after the power failure. `leaves`: the inodes leave memory between
+/// the change and the fsync.
 fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
     let target = crate::targets::by_name(name).expect("a target");
     let before = move |target: &dyn Target, devices: &Devices| {

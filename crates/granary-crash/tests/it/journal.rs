@@ -1,13 +1,13 @@
 //! ByteFS and ext4 with `data = "journal"`: a power failure leaves a prefix of the calls, each wholly there
-//! or not at all, data included; with ByteFS's `commit = "sync"` all calls that returned, and the one under
-//! way; in ext4 everything before any fsync. One client works beside the reference, the power fails at a
-//! random command (now and then in the recovery again), and the recovered tree must be the reference's after
-//! some number of calls.
+//! or not at all, data included. With ByteFS's `commit = "sync"` the prefix has all calls that returned, and
+//! the one under way. In ext4 it has everything before any fsync. One client works beside the reference, and
+//! the power fails at a random command (now and then in the recovery again). The recovered tree must be the
+//! reference's after some number of calls.
 //!
 //! In ext4 a fallocate takes several transactions: of the last one each byte may be as before or as after,
-//! and so may the size; and each page of a write has a handle of its own: of the last write its first pages
-//! may be there. Writes and removals beyond what one transaction holds are not made. Stores through mappings
-//! are no calls.
+//! and so may the size. Each page of a write has a handle of its own: of the last write its first pages may
+//! be there. Writes and removals beyond the size of one transaction are not made. Stores through mappings are
+//! no calls.
 //!
 //! A sample; `cargo xtask soak --kind prefix` takes seeds by the thousand.
 

@@ -39,7 +39,7 @@ fn keep_at(
     keep(path, &image, |devices| explorer.keep(failure, &target.around(devices.clone())))
 }
 
-/// What `check()` says first behind a recovery.
+/// The first finding of `check()` after a recovery.
 fn finding(failure: &Failure) -> Option<&str> {
     failure.evidence.first()?.strip_prefix("check after recovery: ")
 }

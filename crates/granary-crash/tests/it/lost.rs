@@ -1,4 +1,4 @@
-//! What the devices lose is minimised, too: the fewest pages or lines that still lead to the failure.
+//! The losses of the devices are minimised, too: the fewest pages or lines that still lead to the failure.
 
 use crate::planted::{Bug, Planted};
 use granary_crash::{Effort, Explorer, Failure, Lost};
@@ -35,7 +35,7 @@ fn a_hidden_cache_comes_down_to_few_pages_and_the_line_loses_just_these() {
     let (failure, lost) = fewest("ext4@volatile", Bug::HiddenCache);
     assert!(lost.of > 20 && (1..=4).contains(&lost.things.len()), "{lost}: {:?}", lost.things);
     assert!(lost.things.iter().all(|thing| thing.starts_with("ssd page ")), "{:?}", lost.things);
-    // What they hold is told.
+    // The report tells the content of the pages.
     assert!(lost.things.iter().any(|thing| thing.contains(": ")), "{:?}", lost.things);
     let line = lost.failure.replay_command().expect("it has a place");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What was stored through a shared mapping and msynced survives a power failure at any command; what was
-//! stored later is there or not, line by line, but nothing else is.
+//! Stores through a shared mapping that were msynced survive a power failure at any command. Later stores are
+//! there or not, line by line, but nothing else is.
 
 use granary_crash::{Faults, Target, Trip};
 use granary_fs::{Call, Cred};

@@ -81,7 +81,7 @@ fn apply(p: &mut impl Posix, call: Call) {
     }
 }
 
-/// What is wrong with a file system on which only the calls `survived` happened, after `all` were made.
+/// Violations of a file system on which only the calls `survived` happened, after `all` were made.
 fn verdict(all: &[Call], survived: &[Call]) -> Vec<String> {
     let promises = Promises::new();
     let mut recorded = Recorded::new(reference(), promises.clone());

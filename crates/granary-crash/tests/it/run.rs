@@ -129,9 +129,9 @@ fn a_campaign_looks_at_the_same_points_with_one_worker_and_with_two() {
     assert!(alone.iter().all(|t| t.3 >= 6), "{alone:?}");
 }
 
-/// Places that runs failed at once: NILFS2's fsync did not wait for the FLUSH of another, F2FS's marked node
-/// overtook its data, SPFS counted a run that two power failures had kept from opening, and looked for a file
-/// below that its own recovery had just removed.
+/// Places that runs failed at once. NILFS2's fsync did not wait for the FLUSH of another. F2FS's marked node
+/// overtook its data. SPFS counted a run that two power failures had kept from opening. SPFS looked for a
+/// file below that its own recovery had just removed.
 #[test]
 fn places_that_failed_before_are_sound() {
     for (fs, load, errors, seed, path) in [

@@ -1,5 +1,4 @@
-//! What was written beyond a file's end, and not committed, shows in no later mount, whoever looks at the
-//! file when.
+//! Uncommitted bytes beyond a file's end show in no later mount, whoever looks at the file when.
 
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
@@ -59,7 +58,7 @@ fn what_was_not_committed_shows_in_no_later_mount() {
     }
 }
 
-/// What takes the size on media past an old end whose page is only in memory.
+/// A change that moves the size on media past an old end whose page is only in memory.
 type Change = fn(&mut Process, Fd);
 
 /// The file has 6,000 bytes or 8,192 in memory, 100 on media.

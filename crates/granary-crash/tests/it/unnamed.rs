@@ -1,6 +1,6 @@
-//! Files without a name, with the power failing at every command of what is done with them: one is there
-//! under the name that it was given, or nothing is left of it; its content and its name are there once fsync
-//! has said so.
+//! Files without a name, with the power failing at every command of the work on them. A file is there under
+//! the name that it was given, or nothing is left of it. Its content and its name are there once fsync has
+//! returned.
 
 use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;
@@ -17,7 +17,7 @@ const LEN: u64 = 40_000;
 const LACKS: &str = "nilfs2";
 const NAMES: [&str; 6] = ["/a0", "/b0", "/d0", "/a1", "/b1", "/d1"];
 
-/// What was promised, and what was free before.
+/// Promises of the load, and the free space before it.
 #[derive(Default)]
 struct Told {
     promised: Vec<String>,
@@ -100,7 +100,7 @@ fn look(target: &dyn Target, devices: &Devices, told: &Told) -> Result<(), Strin
     p.exit();
     sound("after all names are gone")?;
     let (now, before) = (vfs.statfs(&Caller::KERNEL).map_err(say)?, told.free.as_ref().expect("told first"));
-    // What a directory has grown by stays.
+    // Blocks by which a directory has grown stay.
     if now.free_blocks + 16 < before.free_blocks || now.free_inodes + 1 < before.free_inodes {
         return Err(format!("free now {now:?}, before {before:?}"));
     }
@@ -166,7 +166,7 @@ fn explore(n: usize, name: &str, most: u64) {
 #[test]
 fn an_unnamed_file_has_its_name_whole_or_leaves_nothing() {
     let most = points();
-    // What a cache forgets is explored by tests/it/power.rs.
+    // tests/it/power.rs explores the losses of caches.
     let mut names = granary_crash::target::names(granary_lab::registry::FILE_SYSTEMS);
     names.retain(|name| !name.ends_with("@volatile"));
     let half = |odd: usize| {

@@ -32,7 +32,7 @@ impl Data for DevFs {
         self.transfer(call, Op::Write, inode, range, |fs| fs.write_direct(call, inode, pos, data))
     }
 
-    /// What was acknowledged is durable: the command has nothing to do.
+    /// Acknowledged writes are durable: the command has nothing to do.
     fn fsync(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
         self.look(call, Op::Fsync, &[inode], |fs| fs.fsync(call, inode, data_only))
     }

@@ -1,4 +1,4 @@
-//! Power failures at random instants: what was acknowledged is there, everything is sound, work goes on. The
+//! Power failures at random instants: acknowledged changes are there, everything is sound, work goes on. The
 //! large counts are the crash explorer's.
 
 use crate::common::Subject;
@@ -8,7 +8,7 @@ use granary_suite::suite::{self, on_nvm};
 use granary_units::{Bytes, Payload};
 use granary_vfs::{OpenFlags, Posix};
 
-/// Nothing is fsynced: what returned is durable (DevFS section 3.3).
+/// Nothing is fsynced: calls that returned are durable (DevFS section 3.3).
 #[test]
 fn what_returned_is_there_after_a_power_failure_without_any_fsync() {
     for capacitor in [true, false] {

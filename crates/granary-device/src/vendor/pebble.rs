@@ -102,7 +102,7 @@ pub struct FsWrite {
     pub offset: u32,
     /// How much of the last page is the file's.
     pub end: FileEnd,
-    /// What is being written.
+    /// The structure that is being written.
     pub what: Structure,
 }
 

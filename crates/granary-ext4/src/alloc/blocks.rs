@@ -11,7 +11,7 @@ use granary_sim::{costs, cpu};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What blocks are wanted for.
+/// Purposes of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Data whose block was promised.

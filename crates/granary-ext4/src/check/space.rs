@@ -42,7 +42,7 @@ impl Checker<'_> {
             ));
         }
         if let Some(mut view) = self.fs.groups.view(g) {
-            // Whatever is in use must be out of the search's reach.
+            // All blocks in use must be out of the search's reach.
             let hidden = (0..BLOCKS_PER_GROUP).all(|i| !get(&bitmap, i) || clear_range(&mut view, i, 1));
             if !hidden {
                 self.problem(format!("group {g}: the search could find blocks in use"));

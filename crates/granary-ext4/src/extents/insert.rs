@@ -23,12 +23,12 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Takes the entries of the only leaf into the inode where they fit, and frees the leaf: as
-    /// `ext4_ext_try_to_merge_up`, which the kernel calls where an extent has come or changed its kind (and
-    /// not where one goes or is cut for a hole), and which gives up, too, where the handle has no room for
-    /// it. Nor does an error that comes before anything is changed matter: the tree is as good with its leaf.
+    /// Takes the entries of the only leaf into the inode where they fit, and frees the leaf, as
+    /// `ext4_ext_try_to_merge_up`. The kernel calls that where an extent has come or changed its kind, and
+    /// not where one goes or is cut for a hole. It gives up, too, where the handle has no room. An error that
+    /// comes before anything is changed does not matter: the tree is as good with its leaf.
     pub(super) fn fold(&self, h: &mut Handle<'_>, owner: Owner<'_>) {
-        /// Bitmap, descriptor, and what the caller still has to change.
+        /// Bitmap, descriptor, and the caller's further changes.
         const ROOM: u32 = 16;
         let only = owner.view(&At::Root, |b| {
             (node_bytes::depth(b) == 1 && node_bytes::count(b) == 1).then(|| node_bytes::entry(b, 0))
@@ -84,8 +84,8 @@ impl Ext4 {
         }
     }
 
-    /// What would come last into a full leaf may come first into the next one, where that has room: the path
-    /// to it (`ext4_ext_insert_extent`).
+    /// The path to the next leaf, where that has room: an entry that would come last into a full leaf may
+    /// come first into that one (`ext4_ext_insert_extent`).
     pub(super) fn room_behind(&self, owner: Owner<'_>, path: &[Step]) -> Result<Option<Vec<Step>>> {
         let [above @ .., leaf] = path else { return Ok(None) };
         if leaf.index.is_none_or(|i| i + 1 < owner.view(&leaf.at, node_bytes::count)) {

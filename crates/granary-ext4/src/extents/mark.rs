@@ -7,11 +7,12 @@ use crate::layout::extent::{self as node_bytes, MAX_LEN};
 use granary_fs::Result;
 
 impl Ext4 {
-    /// What is mapped of `from..to` holds data from now on. The caller marks the inode.
+    /// Marks the mapped blocks of `from..to` as written: they hold data from now on. The caller marks the
+    /// inode.
     ///
     /// # Errors
     /// `NoSpace` where an extent falls into parts that need a tree block and there is none: the tree is
-    /// valid, what comes from there on still unwritten.
+    /// valid, and the blocks from there on are still unwritten.
     pub(crate) fn mark_written(
         &self,
         h: &mut Handle<'_>,

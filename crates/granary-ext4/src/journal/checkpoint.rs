@@ -1,7 +1,7 @@
 //! Checkpoint: committed blocks go home, and the log's tail follows.
 //!
-//! Who asks: the flusher for blocks older than 30 s, `sync` and unmount for all, and an operation that finds
-//! the log short of room for the largest transaction for the oldest transactions, in batches of 64. The tail
+//! The flusher asks for blocks older than 30 s; `sync` and unmount ask for all. An operation that finds the
+//! log short of room for the largest transaction asks for the oldest transactions, in batches of 64. The tail
 //! moves by a write of the journal's superblock with FUA, after a flush unless a commit just sent one.
 
 use super::{Checkpoint, Journal};
@@ -156,7 +156,7 @@ impl Journal {
             if self.move_tail(self.possible_tail(), true)? {
                 continue;
             }
-            // What is left of the oldest transaction is in a younger one that must commit first.
+            // The rest of the oldest transaction is in a younger one that must commit first.
             let stuck = self.state.lock().checkpoints.front().map(|c| c.tid) == oldest;
             if let Some(tid) = running.or(committing.map(|c| c.tid)).filter(|_| stuck) {
                 let mut s = self.state.lock();

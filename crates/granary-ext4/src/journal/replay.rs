@@ -15,7 +15,7 @@ use granary_fs::Result;
 use granary_units::{Lpa, Page};
 use std::collections::BTreeMap;
 
-/// What recovery found.
+/// Report of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replay {
     pub transactions: u32,

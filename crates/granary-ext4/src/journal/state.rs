@@ -1,4 +1,4 @@
-//! What the journal has in memory: blocks, transactions, the log's ends.
+//! The journal's state in memory: blocks, transactions, the log's ends.
 
 use super::JournalStats;
 use granary_device::Structure;
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What is journalled.
+/// Content that is journalled.
 pub(super) enum Content {
     /// A metadata block, shared with the cache and pinned there.
     Meta(Arc<Block>),

@@ -6,7 +6,7 @@ use granary_sim::{costs, cpu, now};
 use granary_units::Nanos;
 
 impl Journal {
-    /// The commit task: commits what was asked for, and what is older than the interval.
+    /// The commit task: commits transactions that were asked for, or are older than the interval.
     pub fn commit_loop(&self) {
         loop {
             let mut s = self.state.lock();

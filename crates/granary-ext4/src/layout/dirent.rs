@@ -31,7 +31,7 @@ pub struct Dentry<'a> {
     pub at: usize,
     /// Its inode.
     pub ino: u32,
-    /// What it is.
+    /// Kind of the inode.
     pub kind: FileKind,
     /// Its name.
     pub name: &'a [u8],

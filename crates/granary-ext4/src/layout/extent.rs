@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   header  magic 2 | entries 2 | max 2 | depth 2 | generation 4
-//!   entry   first logical block 4 | length 2 (0 in an index; unwritten: 32768 + length) | block high 2 | block low 4
+//!   entry   first logical block 4 | length 2 (0 in an index; unwritten: 32768 + length)
+//!           | block high 2 | block low 4
 //! ```
 //!
 //! A leaf entry maps `len` blocks from logical `key` on to physical `start`; an index entry names the child

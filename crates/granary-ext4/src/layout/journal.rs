@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   superblock  header | len 4 | first 4 | sequence 4 | start 4 (0 = empty) | checksum 4
-//!   descriptor  header | count 4 | zero 12 | tags of 16 B {block 8, structure 1, escaped 1, zero 6}: 254 | checksum 4
+//!   descriptor  header | count 4 | zero 12 | tags of 16 B {block 8, structure 1, escaped 1, zero 6}: 254
+//!               | checksum 4
 //!   revoke      header | count 4 | block numbers of 8 B: 509 | checksum 4
 //!   commit      header | blocks of the transaction 4 | ns 8 | checksum 4
 //! ```
 //!
 //! The block of a tag follows its descriptor, in order. Where its content begins with the magic, the copy in
-//! the log begins with four zeros instead and the tag says so (escaped): what a user wrote into a file must
-//! never be taken for a record of the journal, as the block behind the last transaction would be.
+//! the log begins with four zeros instead and the tag says so (escaped). Content of a user's file must never
+//! be taken for a record of the journal: the block behind the last transaction could be.
 
 use super::{BLOCK_SIZE, BlockBytes, le32, put32};
 use granary_device::Structure;
@@ -29,12 +30,12 @@ const REVOKE: u32 = 5;
 const TAG_BASE: usize = 28;
 const REVOKE_BASE: usize = 16;
 
-/// What a descriptor says of one of the blocks that follow it.
+/// A descriptor's entry for one of the blocks that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Where the block belongs.
     pub home: u64,
-    /// What the home write will carry.
+    /// Structure of the home write.
     pub what: Structure,
     /// The content begins with [`MAGIC`], which the copy does not show.
     pub escaped: bool,
@@ -134,7 +135,7 @@ pub fn commit(tid: u32, blocks: u32, ns: u64) -> Page {
     page
 }
 
-/// Reads any journal block: its transaction and what it says.
+/// Reads any journal block: its transaction and its record.
 pub fn parse(b: &BlockBytes) -> Option<(u32, Record)> {
     if le32(b, 0) != MAGIC {
         return None;

@@ -20,7 +20,7 @@ pub const ROOM: usize = BLOCK_SIZE - HEAD;
 /// Most inodes that share a block (the kernel's `EXT4_XATTR_REFCOUNT_MAX`).
 pub const MAX_USERS: u32 = 1024;
 
-/// What a block says.
+/// Content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
     /// Inodes that point to it, 1 to [`MAX_USERS`].
@@ -43,7 +43,7 @@ pub fn write(block: &mut BlockBytes, lba: u64, users: u32, string: &[u8]) {
     block[HEAD..HEAD + string.len()].copy_from_slice(string);
 }
 
-/// What the block at `lba` says, read for inode `ino`.
+/// Reads the content of the block at `lba` for inode `ino`.
 ///
 /// # Errors
 /// `Corrupt`.

@@ -127,9 +127,9 @@ fn a_block_that_is_cut_is_written_again() {
 }
 
 /// Linux 6.18: in ordered mode the commit that carries a truncation, or a hole whose edge lies within a
-/// block, writes the block that was cut (`ext4_jbd2_inode_add_write`), whoever asks for it; its file's fsync
-/// then has nothing to write. In the other modes it waits for its file. What is not a place with data is not
-/// written.
+/// block, writes the block that was cut (`ext4_jbd2_inode_add_write`), whoever asks for it. The fsync of its
+/// file then has nothing to write. In the other modes the block waits for an fsync of its file. An edge
+/// without data in its block is not written.
 #[test]
 fn a_block_that_is_cut_goes_out_with_any_commit_in_ordered_mode() {
     const KIB: u64 = 1024;

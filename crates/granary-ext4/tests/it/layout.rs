@@ -120,7 +120,7 @@ fn a_directory_block_keeps_its_entries() {
     }
 }
 
-/// Whatever bytes lie there, the parsers end with an answer or an error.
+/// The parsers take any bytes, and end with an answer or an error.
 #[test]
 fn parsers_take_any_bytes() {
     let mut s = Stream::new(2, "noise");

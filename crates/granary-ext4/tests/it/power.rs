@@ -1,4 +1,4 @@
-//! Power failures at random instants: what fsync promised is there, everything is sound, work goes on.
+//! Power failures at random instants: fsynced changes are there, everything is sound, work goes on.
 
 use crate::common::{Mounted, Subject};
 use granary_device::Structure;
@@ -25,9 +25,9 @@ pub fn options(data: DataMode) -> MountOptions {
 }
 
 /// Blocks that held a deleted file's data are given to a new file, and somebody else commits while the new
-/// data is on its way: in ordered mode that commit waits for it; in writeback mode it does not, and a power
-/// failure then leaves zeros; with a data journal a page is there with the size that reaches it. Nobody shows
-/// the old content.
+/// data is on its way. In ordered mode that commit waits for it. In writeback mode it does not, and a power
+/// failure then leaves zeros. With a data journal a page is there with the size that reaches it. No mode
+/// shows the old content.
 #[test]
 fn no_commit_shows_what_blocks_held_before() {
     let zeros = |data| zeros_after_power_failures(data);
@@ -90,8 +90,8 @@ fn zeros_after_power_failures(data: DataMode) -> u64 {
     zeros.load(Relaxed)
 }
 
-/// What a user writes must not be taken for a record of the journal: pages that are whole descriptors and
-/// commit blocks of the transactions to come, in files whose pages are journalled.
+/// User data must not be taken for a record of the journal: pages that are whole descriptors and commit
+/// blocks of the transactions to come, in files whose pages are journalled.
 #[test]
 fn data_that_looks_like_journal_records_is_data() {
     let forged = |tid: u32| {

@@ -15,7 +15,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const RESERVE: Allocate = Allocate::Reserve { keep_size: false };
 
-/// What comes before a row, and what is counted of it.
+/// A step of a row: its preparation, or the part that is counted.
 type Step = Box<dyn Fn(&mut Process, Fd)>;
 
 fn reserve(how: Allocate, pos: u64, len: u64) -> Step {
@@ -115,8 +115,8 @@ fn what_is_written_into_reserved_space_is_what_the_kernel_writes() {
     });
 }
 
-/// Space is reserved over what a deleted file left, and written to while somebody else commits: after a power
-/// failure at any moment it shows zeros or the new data. What was fsynced is there.
+/// Space is reserved over blocks of a deleted file, and written to while somebody else commits: after a power
+/// failure at any moment it shows zeros or the new data. Fsynced data is there.
 #[test]
 fn reserved_space_never_shows_what_its_blocks_held_before() {
     const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;

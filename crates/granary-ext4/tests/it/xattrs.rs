@@ -86,7 +86,7 @@ fn the_last_of_its_users_frees_a_block() {
         assert_eq!(get(p, "/2", "user.name"), [7; 2000]);
         p.unlink("/2").expect("unlinks");
         assert_eq!(empty, free(m));
-        // What is free is not shared any more.
+        // A free block is not shared any more.
         set(p, "/1", "user.name", &[7; 2000]);
         assert_eq!(empty - free(m), 1);
     });

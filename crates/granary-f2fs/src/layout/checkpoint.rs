@@ -1,8 +1,8 @@
 //! The checkpoint pack: the point to which a power loss goes back.
 //!
 //! ```text
-//!   header | payload | orphan blocks | compact data summaries (1-3), or 3 data summary blocks | 3 node summary blocks | footer
-//!                                                                                     (at unmount only)
+//!   header | payload | orphan blocks | compact data summaries (1-3), or 3 data summary blocks
+//!          | 3 node summary blocks (at unmount only) | footer
 //! ```
 //!
 //! Header and footer are equal; a pack counts if both are whole and of one version. The higher version wins.

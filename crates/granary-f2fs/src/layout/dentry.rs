@@ -2,8 +2,8 @@
 //! inode.
 //!
 //! ```text
-//!   block    bitmap 27 | zero 3 | 214 x { hash 4, inode 4, name length 2, kind 1 } | 214 x 8 B of names    4096
-//!   inline   bitmap 23 | zero 7 | 182 x ...                                        | 182 x 8 B             3488
+//!   block    bitmap 27 | zero 3 | 214 x { hash 4, inode 4, name length 2, kind 1 } | 214 x 8 B names    4096
+//!   inline   bitmap 23 | zero 7 | 182 x ...                                        | 182 x 8 B          3488
 //!   hash table: level l has 2^l buckets of 2 blocks (of 4 from level 31 on), level after level
 //! ```
 //!
@@ -64,7 +64,7 @@ pub struct Dentry<'a> {
     pub hash: u32,
     /// Its inode.
     pub ino: u32,
-    /// What it is.
+    /// Kind of the inode.
     pub kind: FileKind,
     /// The name.
     pub name: &'a [u8],

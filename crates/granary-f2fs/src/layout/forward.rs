@@ -1,4 +1,4 @@
-//! What fsync writes into an inode for roll-forward recovery alone.
+//! Fields of an inode that fsync writes for roll-forward recovery alone.
 //!
 //! ```text
 //!   332  renamed: inode 4 | its directory 4 | length of its name 2      the name itself: behind the inode's
@@ -36,7 +36,7 @@ impl Renamed {
     }
 }
 
-/// What an inode tells of the file that had its name.
+/// The file that had this inode's name, as the inode tells.
 pub fn renamed(b: &BlockBytes) -> Option<Renamed> {
     let (ino, parent, len) = (le32(b, RENAMED_AT), le32(b, RENAMED_AT + 4), le16(b, RENAMED_AT + 8) as usize);
     let (from, end) = (NAME_AT + name(b).len(), NAME_AT + NAME_BYTES);

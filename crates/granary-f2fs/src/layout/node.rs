@@ -11,8 +11,8 @@
 //!
 //! The inode's five node numbers lead to two direct nodes, two trees of one level of indirect nodes, one of
 //! two. Places in the tree are numbered depth first: inode 0, direct nodes 1 and 2, first indirect node 3,
-//! its children 4 to 1021, and so on; the node of extended attributes, which the inode names elsewhere, has
-//! the last place.
+//! its children 4 to 1021, and so on. The last place is the node of extended attributes, which the inode
+//! names elsewhere.
 
 use super::{BlockBytes, NULL_ADDR, corrupt, le16, le32, le64, put16, put32, put64};
 use granary_fs::{Attr, FileKind, Result, Time, flag, mode};
@@ -54,7 +54,7 @@ pub const MAX_BLOCKS: u64 = INODE_ADDRS as u64
     + 2 * (NODE_ADDRS * NODE_ADDRS) as u64
     + (NODE_ADDRS * NODE_ADDRS * NODE_ADDRS) as u64;
 
-/// Largest file: what the node tree reaches, 4 TiB.
+/// Largest file: the reach of the node tree, 4 TiB.
 pub const MAX_FILE_SIZE: u64 = MAX_BLOCKS * 4096;
 
 /// Footer flag: written by an fsync.
@@ -73,7 +73,7 @@ pub const LOST_PARENT: u8 = 1;
 /// `advise` bit: file content goes to the cold log.
 pub const COLD_DATA: u8 = 2;
 
-/// What an inode's header holds beside [`Attr`].
+/// Fields of an inode's header beside [`Attr`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
     /// [`INLINE_DATA`], [`INLINE_DENTRY`].

@@ -1,7 +1,8 @@
 //! The segment information table: which blocks of a segment are valid, 74 B each, 55 in a block.
 //!
 //! ```text
-//!   entry    valid blocks (10 bits) and log (6 bits) 2 | bitmap 64 | mtime 8 (seconds the file system was mounted)
+//!   entry    valid blocks (10 bits) and log (6 bits) 2 | bitmap 64
+//!            | mtime 8 (seconds the file system was mounted)
 //!   journal  count 2 | 6 x { segment 4, entry 74 } | zero       507 B of the checkpoint pack
 //! ```
 

@@ -1,4 +1,4 @@
-//! Segment summaries: who owns each block of a segment, 7 B each, one block per segment.
+//! Segment summaries: owners of the blocks of a segment, 7 B each, one block per segment.
 //!
 //! ```text
 //!   summary block   512 x { node 4, version 1, place in the node 2 } = 3584 | zero 507 | zero 4 | log 1
@@ -24,7 +24,7 @@ const KIND: usize = BLOCK_SIZE - 1;
 
 const _: () = assert!(COMPACT_FIRST >= 439);
 
-/// Who owns a block.
+/// Owner of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The node that points to the block, or that is the block.

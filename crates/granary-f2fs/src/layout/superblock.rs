@@ -1,6 +1,6 @@
 //! The superblock: blocks 0 and 1, written by mkfs; the first again by a mount that cannot read it.
 //!
-//! It holds the shape and nothing that changes; what changes is in the checkpoint.
+//! It holds the shape and nothing that changes; changing state is in the checkpoint.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le32, le64, put32, put64};
 use crate::geometry::Geometry;

@@ -1,8 +1,9 @@
 //! Extended attributes: one string over the inode's 200 B and, where these are not enough, a node of its own.
 //!
 //! ```text
-//!   inode  ... | head 24 | string 176 |        node (place XATTR_PLACE)  | string, continued 4072 | footer 24
-//!   head   magic 0xF2F52011 4 | bytes of the string 4 | CRC-32C of them 4 (begun with the inode's number) | zero 12
+//!   inode  ... | head 24 | string 176 |     node (place XATTR_PLACE)  | string, continued 4072 | footer 24
+//!   head   magic 0xF2F52011 4 | bytes of the string 4 | CRC-32C of them 4 (begun with the inode's number)
+//!          | zero 12
 //! ```
 //!
 //! 200 B of zeros: no attributes. Source: the kernel's fs/f2fs/xattr.h (`struct f2fs_xattr_header`,

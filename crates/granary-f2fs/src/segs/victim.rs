@@ -1,37 +1,35 @@
-//! Which segment to clean, or to fill the holes of: the search of Linux 6.1's `get_victim_by_default`.
+//! Choice of the segment to clean, or to fill the holes of: the search of Linux 6.1's
+//! `get_victim_by_default`.
 //!
 //! ```text
-//!             looks at                     begins                     takes
-//!   clean now      all dirty segments      where the last greedy      one that idle cleaning chose before,
-//!                                                                     else the
-//!                                          search ended               fewest valid blocks
-//!   clean idle     `victim_search` of them where the last of its      the largest (100 - u) * age / (100 +
-//!                                                                     u)
-//!                                          kind ended
-//!   fill holes     `victim_search` of the  as "clean now"; nodes and  the fewest blocks that the log must
-//!                                                                     pass over
-//!   (SSR)          log's kind, then those  hot data: at the first
-//!                  of the class's others   segment (`noheap`)
+//!                 looks at                begins                     takes
+//!   clean now     all dirty segments      where the last greedy      one that idle cleaning chose before,
+//!                                         search ended               else the fewest valid blocks
+//!   clean idle    `victim_search` of      where the last of its      the largest
+//!                 them                    kind ended                 (100 - u) * age / (100 + u)
+//!   fill holes    `victim_search` of the  as "clean now"; nodes and  the fewest blocks that the log must
+//!   (SSR)         log's kind, then those  hot data: at the first     pass over
+//!                 of the class's others   segment (`noheap`)
 //! ```
 //!
 //! Of equals the first met. u is the share of valid blocks and age that of the time since the segment last
-//! changed, both in percent (`get_cb_cost`); the age is among those looked at. What idle cleaning chose and
-//! what is still there (its nodes are only marked dirty) is left to cleaning that cannot wait: no other
-//! search takes it (`victim_secmap`).
+//! changed, both in percent (`get_cb_cost`); the age is among those looked at. Choices of idle cleaning that
+//! are still there (their nodes are only marked dirty) are left to cleaning that cannot wait: no other search
+//! takes them (`victim_secmap`).
 
 use super::log::{self, COLD_DATA, COLD_NODE, HOT_DATA, HOT_NODE};
 use super::{Seg, Segs};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What a search goes by.
+/// Criterion of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Greedy,
     CostBenefit,
 }
 
-/// What searches remember. In memory only, as in the kernel.
+/// State that searches remember. In memory only, as in the kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remembered {
     /// Where the next search of each [`Choice`] begins (`last_victim`).

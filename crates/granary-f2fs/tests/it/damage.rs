@@ -93,7 +93,7 @@ fn a_lost_superblock_keeps_no_file_away() {
     for (lost, opens) in [(&[0][..], true), (&[1], true), (&[0, 1], false)] {
         run(move || {
             let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
-            // So small that what is written reaches the flash, where it can be lost.
+            // So small that writes reach the flash, where they can be lost.
             config.firmware.cache = Bytes::kib(256);
             config.flash = config.flash.with_capacity(Bytes::mib(64));
             let mssd = Arc::new(Mssd::new(&config).expect("a drive"));

@@ -56,7 +56,7 @@ fn table_of(mount: MountOptions) -> Table {
     t
 }
 
-/// Sections 4.2 and 4.3: what makes an fsync a checkpoint, and that it does so once.
+/// Sections 4.2 and 4.3: the reasons that make an fsync a checkpoint; each does so once.
 #[test]
 fn fsync_takes_a_checkpoint_where_the_kernel_does() {
     run(|| {

@@ -1,4 +1,4 @@
-//! PebbleSSD's two changes: what they write, and what recovery takes over from BAM.
+//! PebbleSSD's two changes: their writes, and the entries that recovery takes over from BAM.
 
 use crate::common::{Mounted, Subject};
 use granary_device::{Drive, Structure};
@@ -60,7 +60,7 @@ fn fdatasync_writes_data_alone_and_recovery_takes_it_over() {
     fail_and_look(&subject(false, true), drive(), None, before, after);
 }
 
-/// What was cut and made durable after FS_WRITE stays cut: its nodes go before what BAM says.
+/// A truncation that was made durable after FS_WRITE stays: its nodes go before the entries of BAM.
 #[test]
 fn a_truncation_after_fs_write_stays() {
     let before = |m: &Mounted| {

@@ -1,4 +1,4 @@
-//! Policies that can be chosen: where overwrites go, and what the drive is told.
+//! Policies that can be chosen: places of overwrites, and TRIMs to the drive.
 
 use crate::common::{Mounted, Subject};
 use granary_f2fs::{InPlace, MountOptions};

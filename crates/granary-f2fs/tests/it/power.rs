@@ -1,4 +1,4 @@
-//! Power failures at random instants: what fsync promised is there, everything is sound, work goes on.
+//! Power failures at random instants: fsynced changes are there, everything is sound, work goes on.
 
 use crate::common::{Mounted, Subject};
 use granary_device::Drive;
@@ -24,8 +24,8 @@ pub fn options() -> MountOptions {
     }
 }
 
-/// A node that points to a new block is written only when the block's data is there, whoever writes it: on a
-/// drive that takes its time with data, and no FLUSH in between, others' checkpoints show no data of before.
+/// A node that points to a new block is written only when the block's data is there, whoever writes it. This
+/// drive takes its time with data, and no FLUSH comes in between: others' checkpoints show no earlier data.
 #[test]
 fn no_pointer_overtakes_its_data() {
     const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
@@ -94,7 +94,7 @@ fn save(p: &mut Process, path: &str, word: u64) {
     p.close(fd).expect("close");
 }
 
-/// What was fsynced under one name and renamed is there, although each of them had the same name.
+/// Files that were fsynced under one name and renamed are there, although each of them had the same name.
 #[test]
 fn files_saved_under_one_name_and_renamed_are_all_there() {
     let before = |m: &Mounted| {
@@ -259,9 +259,9 @@ fn fsync_knows_what_was_written_back_before_the_inode_left_memory() {
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);
 }
 
-/// An fsync that a power failure cut short comes back whole or not at all: no block lies behind the end of
-/// its file, where growing the file would show it, and the nodes of a new inode that did not get there are
-/// nobody's.
+/// An fsync that a power failure cut short comes back whole or not at all. No block lies behind the end of
+/// its file, where growing the file would show it. Nodes of a new inode that did not get there belong to
+/// nobody.
 #[test]
 fn an_fsync_that_was_cut_short_leaves_nothing_behind() {
     const AT: u64 = 12 << 20;
@@ -310,8 +310,8 @@ fn an_fsync_that_was_cut_short_leaves_nothing_behind() {
     assert!(without > 0 && with > 0, "{without} before and {with} behind the first fsync");
 }
 
-/// Who finds all written while another fsync of the file still waits for its FLUSH has promised nothing
-/// before that is over.
+/// An fsync may find all written while another fsync of the file still waits for its FLUSH. It has promised
+/// nothing before that is over.
 #[test]
 fn an_fsync_that_finds_all_written_waits_for_the_flush_of_another() {
     suite::run(|| {

@@ -273,7 +273,7 @@ fn pages_of_a_full_drive_can_be_written_over() {
     }
 }
 
-/// What `df -i` calls used are the inodes that there are, however many blocks and nodes they take.
+/// The used inodes of `df -i` are the inodes that there are, however many blocks and nodes they take.
 #[test]
 fn statfs_counts_the_inodes_that_there_are() {
     run(|| {

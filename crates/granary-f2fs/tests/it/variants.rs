@@ -35,7 +35,7 @@ fn restless(variant: Variant) -> Subject {
     }
 }
 
-/// Blocks were moved, by what the variant has for it.
+/// Blocks were moved, in the variant's own way.
 fn cleaned(fs: &F2fs) {
     let (stats, remaps) = (fs.stats(), fs.options().remap_cleaning);
     let segments = stats.cleaned + stats.cleaned_background;

@@ -1,10 +1,10 @@
-//! [`Striping`]: in which order consecutive writes visit channels, ways, dies and planes.
+//! [`Striping`]: the order in which consecutive writes visit channels, ways, dies and planes.
 //!
 //! ```text
 //!   CWDP, 2 channels, 2 ways, 2 planes      write    0   1   2   3   4   5   6   7
-//!                                           channel  0   1   0   1   0   1   0   1      first letter: fastest
+//!                                           channel  0   1   0   1   0   1   0   1     first letter: fastest
 //!                                           way      0   0   1   1   0   0   1   1
-//!                                           plane    0   0   0   0   1   1   1   1      last letter: slowest
+//!                                           plane    0   0   0   0   1   1   1   1     last letter: slowest
 //! ```
 //!
 //! Channels first spreads a large request over all buses; planes first lets multi-plane programs find each

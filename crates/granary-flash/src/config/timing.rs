@@ -51,7 +51,7 @@ impl NandTiming {
     }
 }
 
-/// What the planes of one die can do at once.
+/// Operations that the planes of one die can do at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlaneMode {

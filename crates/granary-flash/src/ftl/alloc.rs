@@ -26,10 +26,11 @@ use granary_units::{Nanos, Page, Ppa};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who fills an open block. Data that gc moves has outlived its neighbours: it is kept apart from new data.
+/// Streams of data, each of which fills an open block of its own. Data that gc moves has outlived its
+/// neighbours: it is kept apart from new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// New data, but for what is [`Stream::Apart`].
+    /// New data, except for [`Stream::Apart`].
     Host,
     /// Live pages of gc victims and of failing blocks.
     Gc,
@@ -101,7 +102,7 @@ fn key(block: u32, erases: u32) -> u64 {
     (erases as u64) << 32 | block as u64
 }
 
-/// What the FTL knows about one plane.
+/// The FTL's state of one plane.
 #[derive(Clone, Debug)]
 pub(crate) struct Plane {
     pub(crate) free: FreeBlocks,

@@ -5,7 +5,7 @@ use super::alloc::Stream;
 use crate::medium::{BlockHeader, BlockNo, Medium};
 use granary_units::Ppa;
 
-/// What the planes say a block is.
+/// State of a block according to its plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Closed, bad, or forgotten: told apart by its header and the candidates.

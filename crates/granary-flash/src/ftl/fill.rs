@@ -1,4 +1,4 @@
-//! Filling a drive at once: what a long sequential write leaves behind, without the time that it takes.
+//! Filling a drive at once: the state after a long sequential write, without the time that it takes.
 //!
 //! ```text
 //!   a row:  one erased block of each plane             order[0]: l    l+P   l+2P ...
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Sequential writes to unmapped pages go round the planes and fill one block of each at the same pace. A
-//! whole such row is entered into the tables block by block; whatever is no whole row (the ends of the range,
-//! pages that are mapped already, open blocks, gc at work) is written page by page, its reservations of time
-//! undone afterwards.
+//! whole such row is entered into the tables block by block. All else (the ends of the range, pages that are
+//! mapped already, open blocks, gc at work) is written page by page, and its reservations of time are undone
+//! afterwards.
 //!
 //! Invariant: the drive's state (map, live pages, block states, free lists, OOB, counters, busy times) is the
 //! one that [`Ftl::write`] of each page in turn leads to; only the reservations in time are not there.
@@ -59,11 +59,11 @@ impl<M: Medium> Ftl<M> {
         })
     }
 
-    /// Does `work` and then forgets the time that it reserved on planes and buses; what it counted stays. The
+    /// Does `work` and then forgets the time that it reserved on planes and buses; its counts stay. The
     /// instants that calls within return mean nothing. For preconditioning.
     pub fn without_time<T>(&mut self, work: impl FnOnce(&mut Ftl<M>) -> T) -> T {
         let (before, busy_until) = (self.nand.reservations(), self.busy_until);
-        // What is reserved need not be remembered for a moment.
+        // Reservations need not be remembered for a moment.
         let now = self.nand.pass(Nanos::MAX);
         let done = work(self);
         self.nand.rewind(&before);

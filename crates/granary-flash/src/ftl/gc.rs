@@ -110,7 +110,7 @@ impl Batch {
 /// How much of a job to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// What one host write pays for.
+    /// The share of one host write.
     Share,
     /// The whole job.
     WholeBlock,

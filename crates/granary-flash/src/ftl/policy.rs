@@ -1,8 +1,9 @@
-//! [`Policies`]: what an FTL decides by policies that a configuration names, or a drive brings; [`Victims`]:
-//! which closed block gc empties next.
+//! [`Policies`]: an FTL's decisions by policies that a configuration names, or a drive brings; [`Victims`]:
+//! the choice of the closed block that gc empties next.
 //!
 //! ```text
-//!   gc of a plane needs a block ── Blocks: the plane's closed blocks, their live pages, their ages ──> Victims::choose
+//!   gc of a plane needs a block ── Blocks: the plane's closed blocks, their live pages, their ages
+//!                               ──> Victims::choose
 //! ```
 
 pub(crate) mod placement;

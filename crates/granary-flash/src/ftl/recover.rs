@@ -1,4 +1,4 @@
-//! Power: what the FTL knows after it, and how it finds out when its tables are gone.
+//! Power: the FTL's knowledge after a power cycle, and the rebuilding of its tables when they are gone.
 //!
 //! ```text
 //!   map saved:  battery-backed DRAM kept tables, open blocks and jobs      nothing to do
@@ -14,7 +14,7 @@
 //! the copy.
 //!
 //! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence
-//! numbers. What the OOB cannot tell is a trim (see [`Ftl::trim`]).
+//! numbers. The OOB cannot tell a trim (see [`Ftl::trim`]).
 
 use super::alloc::{FreeBlocks, Open, Plane, Stream};
 use super::victims::{LiveMap, ValidCounts};
@@ -126,7 +126,7 @@ impl<M: Medium> Ftl<M> {
 
     /// Rebuilds all tables from the medium.
     pub(super) fn rebuild(&mut self, now: Nanos) -> Result<Nanos, FlashError> {
-        // What was called stale stays so: a trimmed page that comes back must not change later on.
+        // Pages that were called stale stay so: a trimmed page that comes back must not change later on.
         self.nand.sync()?;
         let blocks = self.config.geometry.blocks();
         // Tables of a drive that is being made are empty, and a second map beside the first might not fit

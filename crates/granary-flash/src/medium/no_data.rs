@@ -1,21 +1,21 @@
-//! [`NoData`]: flash that keeps what the FTL works with, and no content.
+//! [`NoData`]: flash that keeps the data that the FTL works with, and no content.
 //!
 //! ```text
 //!   lpas[ppa]     lpa + 1 of a programmed page (0: failed program)      4 B per flash page, untouched = no
 //!                                                                       memory
 //!   live          1 bit per flash page: not called stale yet
-//!   blocks[b]     programmed, erases, bad, sequence numbers of its first and last page           24 B per block
+//!   blocks[b]     programmed, erases, bad, sequence numbers of its first and last page     24 B per block
 //! ```
 //!
 //! For raw drive benches of large drives: 4.1 bytes for each page where [`RamMedium`](super::RamMedium)
 //! needs 32. Every page reads as zeros.
 //!
-//! Sequence numbers are kept for each block only. A live page reports its block's last, a stale one its
-//! block's first, so that of all copies of a logical page the current one has the highest number, as it has
-//! on real media, and a power-up scan finds the same map. (Pages trimmed before the scan come back with
-//! undefined content in any case.)
+//! Sequence numbers are kept for each block only. A live page reports its block's last number, a stale one
+//! its block's first. So the current copy of a logical page has the highest number of all copies, as on real
+//! media, and a power-up scan finds the same map. (Pages trimmed before the scan come back with undefined
+//! content in any case.)
 //!
-//! It does *not* keep content: what a host wrote cannot be read back, and a record of such a run must say so.
+//! It does *not* keep content: a host's data cannot be read back, and a record of such a run must say so.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use crate::ftl::LiveMap;

@@ -9,11 +9,11 @@
 //!                                         step and the word n
 //! ```
 //!
-//! Memory: 10 B for each block, 32 B for each page of a chunk in use, and for each page that is no repeated
-//! word 64 B for each of its lines that is not zero (4 KiB where those are many), until the FTL calls it
-//! stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the capacity nor
-//! the amount ever written. Chunks rather than blocks, so that a random read waits for one cache miss, the
-//! slot's: the table of chunks is small.
+//! Memory: 10 B for each block and 32 B for each page of a chunk in use. A page that is no repeated word
+//! takes 64 B more for each of its lines that is not zero (4 KiB where those are many), until the FTL calls
+//! it stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the capacity
+//! nor the amount ever written. Chunks rather than blocks, so that a random read waits for one cache miss,
+//! the slot's: the table of chunks is small.
 //!
 //! A drive that was filled at once takes 16 B for each block, not 32 B for each page, until its blocks are
 //! written: a chunk gets its slots when one of its pages changes.

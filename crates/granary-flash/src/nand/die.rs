@@ -22,7 +22,7 @@ use crate::config::{FtlConfig, PlaneMode};
 use crate::timeline::Timeline;
 use granary_units::Nanos;
 
-/// What an array does.
+/// Operations of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Read,

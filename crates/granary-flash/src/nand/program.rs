@@ -171,7 +171,7 @@ impl<M: Medium> Nand<M> {
         Ok(())
     }
 
-    /// What planes and buses have reserved, for [`Nand::rewind`].
+    /// Reservations of planes and buses, for [`Nand::rewind`].
     pub(crate) fn reservations(&self) -> Vec<Timeline> {
         self.planes.iter().chain(&self.buses).cloned().collect()
     }

@@ -93,7 +93,7 @@ impl<M: Medium> Nand<M> {
         }
     }
 
-    /// What the medium's refusal to give a page means.
+    /// The flash error for a medium's refusal to give a page.
     #[cold]
     pub(super) fn unreadable(&mut self, e: std::io::Error, ppa: Ppa, done: Nanos) -> FlashError {
         if e.kind() == std::io::ErrorKind::InvalidData {

@@ -5,13 +5,13 @@
 //!           0        from          a          b                 len
 //! ```
 //!
-//! A gap buffer, as in text editors (its hole is not one of our gaps): who cleans a block books some ten
-//! transfers one shortly after the other, each in the middle of a hundred gaps and more, and each makes two
-//! gaps of one or takes one away. With the hole where the last change was, no more moves than what lies
-//! between two changes, and looking for the next place is moving what lies before it over the hole
-//! ([`Gaps::seek`], [`Gaps::next`], [`Gaps::cut_next`]).
+//! A gap buffer, as in text editors (its hole is not one of our gaps). Cleaning a block books some ten
+//! transfers one shortly after the other, each in the middle of a hundred gaps and more. Each makes two gaps
+//! of one or takes one away. The hole is where the last change was, so only the gaps between two changes
+//! move. The search for the next place moves the gaps before it over the hole ([`Gaps::seek`],
+//! [`Gaps::next`], [`Gaps::cut_next`]).
 //!
-//! Invariant: `from <= a <= b <= places.len()`; what lies before `from` and in the hole is of no meaning.
+//! Invariant: `from <= a <= b <= places.len()`; places before `from` and in the hole have no meaning.
 
 use std::ops::{Index, Range};
 
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use granary_sim::rng::Stream;
 
-    /// Whatever is done to it, it holds what a plain vector would.
+    /// After any operations it holds the same gaps as a plain vector.
     #[test]
     fn a_gap_buffer_holds_what_a_vector_holds() {
         let (mut gaps, mut model, mut s) = (Gaps::default(), Vec::<Gap>::new(), Stream::new(1, "gaps"));

@@ -7,8 +7,7 @@
 //!                            urgent  moved ......................... up to idle time
 //! ```
 //!
-//! Urgent work keeps its order among itself. What running work delays it by cannot be helped: nothing is
-//! interrupted.
+//! Urgent work keeps its order among itself. It waits for running work: nothing is interrupted.
 //!
 //! Invariant: reservations are sorted and disjoint, and all that end after `from` are here.
 
@@ -28,7 +27,7 @@ pub(super) struct Queue {
     work: VecDeque<Work>,
     /// Reservations at which to look for those that have passed, beyond [`FEW`].
     many: usize,
-    /// What ended by then is not known any more.
+    /// Reservations that ended by then are not known any more.
     from: u64,
 }
 

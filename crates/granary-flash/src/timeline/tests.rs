@@ -52,7 +52,7 @@ fn reservations_never_overlap() {
     assert!(all.windows(2).all(|w| w[0].1 <= w[1].0));
 }
 
-/// What is reserved, but for what urgent work has moved, with and without a queue.
+/// Random reservations without urgent work, the same with and without a queue.
 fn random_work(t: &mut Timeline, rng: &mut Stream, now: u64) {
     let (ready, len) = (now + rng.below(300), 3 + rng.below(40));
     if rng.chance(0.5) {
@@ -62,8 +62,8 @@ fn random_work(t: &mut Timeline, rng: &mut Stream, now: u64) {
     }
 }
 
-/// Urgent work waits for what runs and for urgent work before it, no longer; nothing overlaps, no idle time
-/// is lost or made up.
+/// Urgent work waits for running work and for urgent work before it, no longer; nothing overlaps, no idle
+/// time is lost or made up.
 #[test]
 fn urgent_work_waits_for_what_runs_only() {
     let mut rng = Stream::new(3, "timeline");
@@ -92,7 +92,7 @@ fn urgent_work_waits_for_what_runs_only() {
         assert!(all.last().is_none_or(|last| last.1 <= t.horizon().0));
         let idle = |&&(a, b): &&(u64, u64)| all.iter().all(|&(start, end)| end <= a || start >= b);
         assert!(t.gaps.rev().all(|g| idle(&&g)), "{:?} of {all:?}", t.gaps);
-        // What lies between reservations and is long enough is known to be idle.
+        // Time between reservations that is long enough is known to be idle.
         let between = all.windows(2).filter(|w| w[0].1 >= now && w[1].0 - w[0].1 >= 3);
         let known = between.map(|w| (w[0].1, w[1].0)).all(|gap| t.gaps.rev().any(|g| g == gap));
         assert!(known, "{all:?}: {:?}", t.gaps);
@@ -101,7 +101,7 @@ fn urgent_work_waits_for_what_runs_only() {
     assert_eq!(t.served(), 20_000);
 }
 
-/// Without anything urgent a queue changes nothing, and what has passed need not be known.
+/// Without urgent work a queue changes nothing, and work that has passed need not be known.
 #[test]
 fn a_queue_and_forgetting_change_no_reservation() {
     let mut rng = Stream::new(4, "timeline");
@@ -117,7 +117,7 @@ fn a_queue_and_forgetting_change_no_reservation() {
     }
 }
 
-/// What has been reserved is done by now, or lies ahead.
+/// All reservations are done by now, or lie ahead.
 #[test]
 fn what_lies_ahead_is_what_was_reserved_and_is_not_done() {
     for queue in [false, true] {
@@ -162,7 +162,7 @@ fn work_at_equal_distances_is_served_as_if_it_came_piece_by_piece() {
         for after in [0, 1, len, 2 * distance] {
             assert_eq!(t.ahead(Nanos(now + after)), plain.ahead(Nanos(now + after)), "{after} after {now}");
         }
-        // What comes later finds the same idle time.
+        // Later work finds the same idle time.
         let (ready, len) = (Nanos(now + rng.below(40)), Nanos(5 + rng.below(10)));
         assert_eq!(t.fill(ready, len), plain.fill(ready, len));
     }

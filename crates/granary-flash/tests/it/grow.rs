@@ -79,7 +79,7 @@ fn a_drive_that_grows_under_work_keeps_what_it_holds() {
             check(&ftl);
             compare(&ftl, &model);
         }
-        // What the OOB areas say is the same drive; a trim is all that they do not know.
+        // The OOB areas describe the same drive, apart from trims.
         ftl.power_cycle(now, false).expect("rebuilt");
         check(&ftl);
         for (lpa, word) in model.iter().enumerate().filter_map(|(l, w)| w.map(|w| (l, w))) {

@@ -59,7 +59,7 @@ fn check(ftl: &Ftl) {
     }
 }
 
-/// What the host sees: content of every logical page.
+/// Content of every logical page, as the host sees it.
 fn content(ftl: &Ftl) -> Vec<Page> {
     lpas(ftl).map(|l| ftl.peek(l).expect("peek")).collect()
 }

@@ -2,17 +2,19 @@
 //!
 //! Let `a` = physical / logical pages and A = WAF. Gc that takes blocks in the order in which they were
 //! filled finds a block again after every physical page has been programmed once, which is (physical / A)
-//! host writes. A page is still live with probability `(1 - 1/logical)^(physical/A) = exp(-a/A)`, and a
-//! victim with the live part v costs A = 1/(1 - v), so that `1 - 1/A = exp(-a/A)`, whose solution is `A = a /
-//! (a + W(-a exp(-a)))` with Lambert's W: Menon, "A performance comparison of RAID-5 and log-structured
-//! arrays", HPDC 1995; Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, who shows that
-//! greedy gc reaches the same value from below as blocks grow; also Bux and Iliadis, Performance Evaluation
-//! 67 (2010), for the limit of large blocks.
+//! host writes. A page is still live with probability `(1 - 1/logical)^(physical/A) = exp(-a/A)`. A victim
+//! with the live part v costs A = 1/(1 - v). So `1 - 1/A = exp(-a/A)`, whose solution is `A = a / (a + W(-a
+//! exp(-a)))` with Lambert's W.
 //!
-//! Where the drive differs from the model: physical pages that cannot hold stale data do not count (the free
-//! blocks that gc keeps, and the unwritten half of the two open blocks of each plane); a plane is a gc pool
-//! of its own and of finite size; a victim is copied over several host writes, in which some of its pages
-//! become stale.
+//! Sources: Menon, "A performance comparison of RAID-5 and log-structured arrays", HPDC 1995. Desnoyers,
+//! "Analytic modeling of SSD write performance", SYSTOR 2012, who shows that greedy gc reaches the same value
+//! from below as blocks grow. Bux and Iliadis, Performance Evaluation 67 (2010), for the limit of large
+//! blocks.
+//!
+//! The drive differs from the model in three ways. Physical pages that cannot hold stale data do not count:
+//! the free blocks that gc keeps, and the unwritten half of the two open blocks of each plane. A plane is a
+//! gc pool of its own and of finite size. A victim is copied over several host writes, in which some of its
+//! pages become stale.
 
 use super::*;
 use granary_flash::GcPolicy;

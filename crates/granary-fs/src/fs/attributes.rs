@@ -1,4 +1,4 @@
-//! [`Attributes`]: what is known about an inode beside its bytes and names.
+//! [`Attributes`]: properties of an inode beside its bytes and names.
 
 use crate::attr::SetAttr;
 use crate::error::Result;

@@ -1,6 +1,6 @@
-//! Blocks: how a range of a file changes, and what a file system has left.
+//! Blocks: changes of a range of a file, and the space that a file system has left.
 
-/// What [`Space::fallocate`](crate::Space::fallocate) does with a range.
+/// Modes of [`Space::fallocate`](crate::Space::fallocate).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Allocate {
     /// Gives every hole of the range blocks that read as zeros, so that writing there cannot run out of
@@ -62,8 +62,8 @@ impl StatFs {
             }
             all
         };
-        // What `free` blocks of data would need is enough; the less data, the less index: the least share
-        // that does.
+        // The index of `free` blocks of data is an upper bound. Less data needs less index: search the least
+        // share that suffices.
         let (mut least, mut enough) = (0, index(free).min(free));
         while least < enough {
             let share = (least + enough) / 2;

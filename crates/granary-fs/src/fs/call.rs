@@ -1,8 +1,8 @@
-//! Who calls, from where, and when.
+//! The caller, its place and the time of a call.
 
 use crate::attr::Time;
 
-/// Who calls.
+/// Credentials of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cred {
     /// Effective user.
@@ -82,13 +82,13 @@ impl Call<'_> {
         Call { cred: &ROOT, ..*self }
     }
 
-    /// What tools and tests ask of a file system past any vfs (check it, ask for its space, grow it, unmount
-    /// it): none of that stamps a time.
+    /// A call of tools and tests past any vfs (check it, ask for its space, grow it, unmount it): it stamps
+    /// no time.
     pub fn offline() -> Call<'static> {
         Call::kernel(Time(0))
     }
 
-    /// The kernel's own work, on the present core: write-back, and what no program asked for.
+    /// The kernel's own work, on the present core: write-back, and work that no program asked for.
     pub fn kernel(time: Time) -> Call<'static> {
         static ROOT: Cred = Cred::ROOT;
         Call { cred: &ROOT, time, processor: granary_sim::core(), process: 0, direct: false }

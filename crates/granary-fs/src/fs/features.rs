@@ -1,4 +1,4 @@
-//! What a file system says about itself once, at the mount.
+//! Constant properties of a file system, asked for once, at the mount.
 
 use granary_sim::Cores;
 
@@ -6,7 +6,7 @@ use granary_sim::Cores;
 /// later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// What goes through the vfs page cache.
+    /// Accesses that go through the vfs page cache.
     pub cache: CachePolicy,
     /// How programs come to it.
     pub entrance: Entrance,
@@ -19,7 +19,7 @@ pub struct Features {
     /// O_DIRECT goes past the page cache; otherwise it is accepted and has no effect, as in Linux where a
     /// file system falls back to buffered I/O.
     pub direct_io: bool,
-    /// What its kernel original does otherwise than most.
+    /// Ways in which its kernel original differs from most.
     pub quirks: Quirks,
 }
 
@@ -37,7 +37,7 @@ impl Features {
     };
 }
 
-/// What the vfs page cache serves. What it does not goes to [`Data::read_direct`](crate::Data::read_direct)
+/// Accesses that the vfs page cache serves. The others go to [`Data::read_direct`](crate::Data::read_direct)
 /// and [`Data::write_direct`](crate::Data::write_direct).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachePolicy {
@@ -81,12 +81,12 @@ pub struct Quirks {
     /// [`Data::flush_on_close`](crate::Data::flush_on_close) may say yes: a mount then has to be told of
     /// every close.
     pub watches_close: bool,
-    /// The file system itself sees to it that what a file grows over reads as zeros. Then the vfs writes no
-    /// zeros when a file grows (rule 2 of [`FileSystem`](crate::FileSystem)'s module is for the others).
+    /// The file system itself makes sure that a file grows over zeros. Then the vfs writes no zeros when a
+    /// file grows (rule 2 of [`FileSystem`](crate::FileSystem)'s module is for the others).
     pub zero_beyond_end: bool,
-    /// Each write and each zeroed edge is to be given to [`Data::write_pages`](crate::Data::write_pages)
-    /// before the call returns, while the inode is still locked, as far as possible in one piece (data
-    /// journaling: the call's order and atomicity are the file system's affair then).
+    /// Each write and each zeroed edge goes to [`Data::write_pages`](crate::Data::write_pages) before the
+    /// call returns, while the inode is still locked. As far as possible it goes in one piece. This is for
+    /// data journaling: the call's order and atomicity are the file system's affair then.
     pub writes_through: bool,
     /// [`Data::reserve`](crate::Data::reserve) claims more than the pages may need (room for an extent each,
     /// say), so that writing them back frees space. Then a call that finds none is made again when dirty
@@ -96,14 +96,14 @@ pub struct Quirks {
     /// (`ext4_punch_hole`).
     pub punches_last_page: bool,
     /// [`Space::fallocate`](crate::Space::fallocate) itself zeroes the bytes of the range in pages that are
-    /// partly in it, as far as they lie within the file: where the whole call is to be one transaction, or
-    /// where bytes that are overwritten may need space (the vfs zeroes edges behind the call, when it can no
-    /// longer be refused).
+    /// partly in it, as far as they lie within the file. This is for file systems where the whole call is one
+    /// transaction, or where overwriting bytes may need space. Without it the vfs zeroes the edges after the
+    /// call, which can no longer fail then.
     pub zeroes_edges: bool,
-    /// Writes within a file's size may go on at the same time: the vfs holds `rwsem` shared for them, and the
-    /// file system itself keeps those apart that overlap, so that each is one step to whoever reads or
-    /// writes. A load through a mapping, which goes page by page, has `rwsem` alone then. For file systems
-    /// whose writes the cache never has.
+    /// Writes within a file's size may run at the same time. The vfs holds `rwsem` shared for them. The file
+    /// system itself serializes those that overlap, so that readers and writers see each as one step. A load
+    /// through a mapping, which goes page by page, holds `rwsem` exclusively then. For file systems whose
+    /// writes never use the cache.
     pub parallel_writes: bool,
 }
 

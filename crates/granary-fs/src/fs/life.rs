@@ -35,21 +35,20 @@ pub trait Life: Send + Sync {
     /// A program has opened the file or directory; the kernel of a mount keeps its open files to itself.
     ///
     /// # Errors
-    /// What keeps it from being opened: it is not.
+    /// The reason why it cannot be opened: it is not open then.
     fn opened(&self, call: &Call<'_>, inode: &Inode) -> Result<()>;
 
-    /// What was [`Life::opened`] is closed.
+    /// A file or directory that was [`Life::opened`] is closed.
     fn closed(&self, call: &Call<'_>, inode: &Inode);
 
-    /// The process of this number ([`Caller::process`](crate::Caller)) has ended, was killed, or has let go
-    /// of its connection; should it call again, it begins anew. What it was lent (leases, a journal of its
-    /// own) is nobody's from now on. What cannot be done of that now (the drive fails) is left to whoever
-    /// meets it later: there is nobody to be told.
+    /// The process of this number ([`Caller::process`](crate::Caller)) has ended, was killed, or has closed
+    /// its connection. Should it call again, it begins anew. Its loans (leases, a journal of its own) are
+    /// revoked. If a part of that fails now (the drive fails), a later call that meets it has to deal with
+    /// it: there is nobody to be told.
     fn process_ended(&self, call: &Call<'_>, process: u32);
 
-    /// What it holds in memory beside the vfs's caches, in bytes, by whose and what it is for:
-    /// `device.inode`; and, of one over several devices, what its data takes of each: `space.ssd_block`. For
-    /// records.
+    /// Its memory beside the vfs's caches, in bytes, by owner and purpose: `device.inode`. A file system over
+    /// several devices also reports the space of its data on each: `space.ssd_block`. For records.
     fn memory(&self) -> Vec<(&'static str, u64)>;
 
     /// Lets go of metadata in memory that media have too, as `echo 2 > /proc/sys/vm/drop_caches`. A hint.

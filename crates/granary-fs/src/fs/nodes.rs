@@ -1,4 +1,4 @@
-//! What the calls on names hand over: new nodes, what was made or loaded, directory entries.
+//! Values that the calls on names hand over: new nodes, created or loaded inodes, directory entries.
 
 use crate::attr::{Attr, FileKind, Ino, Time};
 use std::any::Any;
@@ -8,15 +8,14 @@ use std::sync::Arc;
 pub struct Loaded {
     /// Attributes.
     pub attr: Attr,
-    /// Whatever the file system wants to keep with the inode; reached by
-    /// [`Inode::private`](crate::Inode::private).
+    /// The file system's own data of the inode; reached by [`Inode::private`](crate::Inode::private).
     pub private: Arc<dyn Any + Send + Sync>,
 }
 
 /// A node to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {
-    /// What to make.
+    /// Kind of the node.
     pub kind: FileKind,
     /// Permission bits, umask and set-group-ID rules already applied.
     pub mode: u16,
@@ -40,7 +39,7 @@ impl NewNode<'_> {
     }
 }
 
-/// What [`Names::create`](crate::Names::create) made.
+/// Result of [`Names::create`](crate::Names::create).
 pub struct Created {
     /// Its number.
     pub ino: Ino,
@@ -55,7 +54,7 @@ pub struct DirEntry<'a> {
     pub name: &'a [u8],
     /// The inode.
     pub ino: Ino,
-    /// What it is.
+    /// Kind of the inode.
     pub kind: FileKind,
     /// Where to go on after this entry: pass it to `readdir`. Stays valid while entries are added and
     /// removed.

@@ -1,4 +1,4 @@
-//! A rename: what is asked for, and what a file system is told.
+//! A rename: the request, and the arguments for a file system.
 
 use crate::attr::FileKind;
 use crate::inode::Inode;
@@ -19,13 +19,13 @@ pub struct Rename<'a> {
     pub from_dir: &'a Inode,
     /// Old name.
     pub from: &'a [u8],
-    /// What is renamed.
+    /// The inode that is renamed.
     pub inode: &'a Inode,
     /// Directory of the new name; may be `from_dir`.
     pub to_dir: &'a Inode,
     /// New name.
     pub to: &'a [u8],
-    /// What the new name stood for: replaced (an empty directory, or a non-directory), or exchanged.
+    /// The inode that had the new name: replaced (an empty directory, or a non-directory), or exchanged.
     pub target: Option<&'a Inode>,
     /// Exchange instead of replace: there is a target then.
     pub exchange: bool,

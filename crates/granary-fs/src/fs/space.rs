@@ -52,9 +52,10 @@ pub trait Space: Send + Sync {
         Ok(None)
     }
 
-    /// Tells the drive which of `blocks` are free (fstrim), in runs of `least` blocks or more; says how many.
-    /// A run is nobody's to take while the drive is told, [`TRIM_RUN`](crate::TRIM_RUN) blocks at most. What
-    /// a power failure would give back to a file is not told.
+    /// Tells the drive which of `blocks` are free (fstrim), in runs of `least` blocks or more; returns their
+    /// number. While the drive is told of a run, nobody can allocate from it; a run has
+    /// [`TRIM_RUN`](crate::TRIM_RUN) blocks at most. It skips blocks that a power failure would give back to
+    /// a file.
     ///
     /// # Errors
     /// `NotSupported`.
@@ -77,7 +78,7 @@ pub trait Space: Send + Sync {
     fn sweep(&self, call: &Call<'_>, sweep: &Sweep) -> Result<Swept>;
 }
 
-/// What a [`Space::sweep`] is to leave alone.
+/// Limits of a [`Space::sweep`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     /// Segments with blocks younger than this stay (NILFS2's protection period); file systems without one
@@ -85,7 +86,7 @@ pub struct Sweep {
     pub protection: Nanos,
 }
 
-/// What a [`Space::sweep`] did.
+/// Counters of one [`Space::sweep`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Segments that are free because of it.

@@ -52,7 +52,7 @@ pub(super) fn decode(code: u32, mut rest: Rest<'_>) -> Option<Op<'_>> {
     })
 }
 
-/// What is asked of open files and directories.
+/// Operations on open files and directories.
 pub(super) fn open_file<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
     Some(match code {
         opcode::OPEN => Op::Open { flags: r.take::<abi::OpenIn>()?.flags },
@@ -100,7 +100,7 @@ pub(super) fn data_only(r: &mut Rest<'_>) -> Option<bool> {
     Some(r.take::<abi::FsyncIn>()?.fsync_flags & abi::FSYNC_DATA_ONLY != 0)
 }
 
-/// What is asked of extended attributes.
+/// Operations on extended attributes.
 pub(super) fn attribute<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
     Some(match code {
         opcode::SETXATTR => {

@@ -103,7 +103,7 @@ fn extended_attributes_are_read() {
 
 #[test]
 fn what_says_nothing_more_is_read() {
-    // What comes with some of these does not matter.
+    // Bytes behind some of these do not matter.
     for (code, op) in [
         (opcode::GETATTR, Op::Getattr),
         (opcode::READLINK, Op::Readlink),

@@ -1,9 +1,11 @@
 //! File systems whose media were changed behind their back: refused, reported or read as errors.
 //!
 //! ```text
-//!   mkfs ── work ── fork: old ── work ── fork: cut (power failure) ── unmount: clean       once for each file system
+//!   once for each file system:
+//!           mkfs ── work ── fork: old ── work ── fork: cut (power failure) ── unmount: clean
 //!   input:  which of the two │ up to 8 edits: place, kind, value, whether checksums are put right
-//!   then:   mount ── walk and read all ── write, fsync, rename, remove ── check ── unmount ── mount ── check; repair
+//!   then:   mount ── walk and read all ── write, fsync, rename, remove ── check ── unmount ── mount
+//!           ── check; repair
 //! ```
 //!
 //! Edits include *older versions* of blocks: their checksums are right wherever they lie, and they contradict

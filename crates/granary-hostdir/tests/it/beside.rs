@@ -1,4 +1,4 @@
-//! What only a directory of the host does: it is seen from beside, and its descriptors do not follow names.
+//! Properties of a host directory alone: other programs see it, and its descriptors do not follow names.
 
 use granary_fs::{Allocate, Cred, FsError, SetXattr};
 use granary_hostdir::mount;

@@ -1,5 +1,5 @@
-//! What every file system has to do. In virtual time the host's calls take none: schedules differ by the
-//! vfs's locks only.
+//! The suite that every file system must pass. The host's calls take no virtual time, so schedules differ by
+//! the vfs's locks only.
 //!
 //! The host's file system decides a few things that the suite does not compare: sizes of directories, time
 //! stamps; and, since it is everybody's, how much space is free. The host's limits are not met here. As the

@@ -6,9 +6,9 @@ use granary_image::Durability;
 use granary_mssd::Mode;
 use granary_sim::rng::Stream;
 
-/// Lives of one image, each with gc, log cleaning and checkpoints at work, each ended by a crash: anywhere
-/// among its commands, at a host write, within a host write, while it is being opened; now and then by a
-/// clean close.
+/// Lives of one image, each with gc, log cleaning and checkpoints at work. Each is ended by a crash: anywhere
+/// among its commands, at a host write, within a host write, while it is being opened. Now and then a clean
+/// close ends one.
 pub fn lives(seed: u64, mode: Mode, durability: Durability) {
     let mut rng = Stream::new(seed, "image.crash");
     let half = [128 << 10, 256 << 10, 1 << 20][rng.below(3) as usize];
@@ -58,9 +58,9 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
     rig.recover();
 }
 
-/// Lives in which flash blocks go round as fast as they can between barriers, so that what a crash leaves of
-/// one file meets what it leaves of another: content that came before its erase was safe, a frame before the
-/// content that it speaks of, an older rider after newer content, a page that gc had left.
+/// Lives in which flash blocks go round as fast as they can between barriers. So the remains of one file
+/// after a crash meet those of another. There is content that came before its erase was safe, a frame before
+/// the content that it speaks of, an older rider after newer content, and a page that gc had left.
 pub fn dense(seed: u64, durability: Durability) {
     let mut rng = Stream::new(seed, "image.dense");
     let mut rig = Rig::new(Mode::Log, durability, 1 << 20, rng.chance(0.3));

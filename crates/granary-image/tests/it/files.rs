@@ -260,8 +260,7 @@ fn a_full_host_disk_makes_the_drive_read_only_and_loses_nothing() {
     }
 }
 
-/// What was written and trimmed goes back to the host, at the latest when the image is closed; what was kept
-/// stays.
+/// Space of trimmed pages goes back to the host, at the latest when the image is closed; kept pages stay.
 #[test]
 fn trimmed_blocks_take_no_space_on_the_host() {
     let dir = tempfile::tempdir().expect("directory");
@@ -338,7 +337,7 @@ fn lines_given_up_are_remembered_by_an_image() {
     }
 }
 
-/// Whatever an image does after it was opened it does in the directory that it was opened in.
+/// All that an image does after it was opened happens in the directory that it was opened in.
 #[test]
 fn an_open_image_stays_in_its_directory_when_that_is_renamed() {
     let dir = tempfile::tempdir().expect("a directory");

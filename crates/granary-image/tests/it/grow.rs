@@ -136,7 +136,7 @@ fn a_crash_at_any_write_of_a_growth_leaves_the_old_drive_or_the_new_one() {
                 0 => host.after_process_death(),
                 _ => host.after_machine_crash(4096, &mut random),
             };
-            // Who only looks finds a whole drive, and changes nothing.
+            // A read-only opening finds a whole drive, and changes nothing.
             let look = OpenOptions { read_only: true, ..options() };
             let seen =
                 Image::open_on(Arc::new(left.clone()), look).map(with_ssd).expect("opens").1.info().pages;
@@ -388,7 +388,7 @@ fn entries(drive: &Arc<dyn Drive>) -> Vec<(u64, u32, u64)> {
     out.iter().map(|e| (e.ino, e.offset, e.lpa.0)).collect()
 }
 
-/// What a logical page holds: the page of this number; `None`: zeros.
+/// Asserts the content of a logical page: the page of this number; `None`: zeros.
 fn assert_page(drive: &Arc<dyn Drive>, lpa: u64, holds: Option<u64>) {
     let mut out = [Page::ZERO];
     let read = Command::Read { lpa: Lpa(lpa), out: &mut out, what: Structure::Data };

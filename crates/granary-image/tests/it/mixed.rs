@@ -133,7 +133,7 @@ fn an_epoch_of_another_image_is_refused() {
     refused(&image, "epoch", true);
 }
 
-/// Whatever an opening or a closing was interrupted at, the image can be opened.
+/// The image can be opened after an opening or a closing that was interrupted at any write.
 #[test]
 fn an_opening_that_dies_at_any_write_leaves_files_that_fit() {
     let before = made();

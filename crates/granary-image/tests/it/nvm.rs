@@ -33,14 +33,14 @@ pub fn dimms(domain: Domain) -> DimmConfig {
     }
 }
 
-/// What may be there between one acknowledged call and the next one.
+/// Allowed contents between one acknowledged call and the next one.
 #[derive(Clone)]
 struct Point {
     /// Tags of the SSD's pages.
     blocks: Vec<u64>,
     /// Each word of the DIMMs as the last fence made it safe.
     must: Vec<u64>,
-    /// What it may be instead: stored since, in order.
+    /// The values that it may have instead: stored since, in order.
     also: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -54,7 +54,7 @@ struct Rig {
     now: Nanos,
     /// Since the last point from which nothing may be lost.
     history: Vec<Point>,
-    /// What loads see.
+    /// The words as loads see them.
     visible: Vec<u64>,
     /// Of words that have left the caches since the last fence: which of `also` it was.
     left: BTreeMap<usize, usize>,
@@ -116,7 +116,7 @@ impl Rig {
         };
     }
 
-    /// What came before can be lost no more.
+    /// Changes before the last point can be lost no more.
     fn safe(&mut self) {
         self.history.drain(..self.history.len() - 1);
     }
@@ -265,7 +265,7 @@ impl Rig {
         self.acknowledged(next, done)
     }
 
-    /// What devices hold.
+    /// Content of the devices.
     fn content(devices: &Devices, has_ssd: bool) -> (Vec<Page>, Vec<u64>) {
         let mut blocks = vec![Page::ZERO; if has_ssd { BLOCKS as usize } else { 0 }];
         if let Some(ssd) = devices.get(Role::Ssd).map(|port| port.drive()) {
@@ -285,7 +285,8 @@ impl Rig {
         (blocks, words.collect())
     }
 
-    /// What the devices hold is what they held at one point of the history; from now on that is the only one.
+    /// Checks that the devices hold their content of one point of the history, which is the only one from now
+    /// on.
     fn recover(&mut self, seed: u64) {
         self.devices.check().expect("consistent");
         let (blocks, words) = Rig::content(&self.devices, self.has_ssd);
@@ -303,7 +304,8 @@ impl Rig {
         (self.visible, self.left) = (words, BTreeMap::new());
     }
 
-    /// Whoever only reads finds what the next one finds who may write, and leaves everything as it is.
+    /// Opens the image read-only. This finds the same content as the next opening for writing, and leaves
+    /// everything as it is.
     fn look(&self) -> (Vec<Page>, Vec<u64>) {
         let options = OpenOptions { read_only: true, ..self.options };
         let writes = self.host.writes();

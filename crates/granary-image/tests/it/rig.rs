@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const WHAT: Structure = Structure::Data;
 
-/// What the drive holds once it has recovered.
+/// Content of the drive once it has recovered.
 #[derive(Clone)]
 struct Content {
     /// Of every page: committed content.
@@ -257,7 +257,7 @@ impl Rig {
                 let src = self.page(rng).min(last - count);
                 let near = src.saturating_sub(2) + rng.below(5);
                 let dst = if rng.chance(0.3) { near } else { self.page(rng) }.min(last - count);
-                // Whoever moves a page has committed or given up what running transactions store there.
+                // Before a host moves a page, it has committed or given up the transactions that store there.
                 let held = |l: u64| {
                     let mut lines = self.running.values().flatten();
                     lines.any(|(line, _)| line / LINES_PER_PAGE as u64 == l)

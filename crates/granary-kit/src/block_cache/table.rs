@@ -3,12 +3,13 @@
 //! ```text
 //!   leaves, by number / 256:   | nil | o | nil | o | ...
 //!                                      v
-//!   leaf:                      | used | place 0 | place 1 | ... | place 255 |      place: block, address of its bytes
+//!   leaf:                      | used | place 0 | place 1 | ... | place 255 |
+//!                                       place: block, address of its bytes
 //! ```
 //!
-//! A place is found without a search and without looking at the block. It knows where the block's bytes lie,
-//! so that all that a look at a block will touch can be fetched at once: with a million files each of these
-//! is a wait for main memory, and one after the other they were half of a lookup.
+//! A place is found without a search and without looking at the block. It knows the address of the block's
+//! bytes. So all memory that a look at a block touches can be fetched at once. With a million files each of
+//! these accesses is a wait for main memory. One after the other, these waits took half of a lookup.
 //!
 //! Invariant: no leaf without blocks. It does *not* know what is loaded or used.
 
@@ -60,7 +61,7 @@ impl Table {
         self.get(block.lpa.0).is_some_and(|b| Arc::ptr_eq(b, block))
     }
 
-    /// Puts a block in the place of whatever has its number.
+    /// Puts a block in the place of its number, and replaces one that was there.
     pub(super) fn insert(&mut self, block: &Arc<Block>) {
         let (leaf, at) = split(block.lpa.0);
         if leaf >= self.leaves.len() {

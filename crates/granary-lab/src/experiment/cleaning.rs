@@ -1,16 +1,16 @@
-//! Cleaning as a phase of its own: what a log-structured file system's cleaner costs when nothing else runs.
+//! Cleaning as a phase of its own: the cost of a log-structured file system's cleaner when nothing else runs.
 //!
 //! ```text
 //!   drain | idle for the protection period | sweep, settle |
 //!                                          ^ counters      ^
 //! ```
 //!
-//! The idle time makes every segment old enough for the cleaner. What daemons do meanwhile is not counted as
-//! cleaning.
+//! The idle time makes every segment old enough for the cleaner. Work of daemons in that time is not counted
+//! as cleaning.
 //!
-//! Blocks that REMAP moved lie in flash where they lay before: what is together for the host is apart there,
-//! and the drive's own gc has to pay for it later. [`overwrite`] measures that: one more drive write, in the
-//! order of addresses, as a log would write it.
+//! Blocks that REMAP moved lie in flash where they lay before. Blocks that are together for the host are
+//! apart there, and the drive's own gc has to pay for it later. [`overwrite`] measures that: one more drive
+//! write, in the order of addresses, as a log would write it.
 //!
 //! Source: PebbleSSD section 6.3, figure 7.
 

@@ -51,7 +51,7 @@ pub(super) fn must_fit(workload: &Workload, fs: &FsEntry, testbed: &Testbed) -> 
     )))
 }
 
-/// What makes files fit that do not.
+/// Advice for files that do not fit.
 pub(super) fn more(workload: &Workload, fs: &FsEntry, testbed: &Testbed) -> String {
     let (needs, has) = (workload.expected_bytes(), capacity(fs, testbed));
     let (least, largest) = least(workload);
@@ -122,7 +122,7 @@ mod tests {
         assert!(said.contains("use a smaller --scale, or take a larger drive"), "{said}");
     }
 
-    /// What is advised is taken, and enough.
+    /// A drive made as advised has enough room.
     #[test]
     fn the_advised_drive_has_the_room() {
         let workload = Workload::parse("t", ONE, &[]).expect("a workload");

@@ -9,10 +9,10 @@ use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a check of an image found.
+/// Findings of a check of an image.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// One sentence for each thing that is wrong.
+    /// One sentence for each fault.
     pub wrong: Vec<String>,
     /// It was not closed cleanly.
     pub unclean: bool,
@@ -28,7 +28,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// What opening the image told.
+    /// Takes over the findings of opening the image.
     pub(crate) fn opened(&mut self, image: &Image) {
         self.unclean = image.replayed().is_some();
         self.replayed = image.replayed().map_or(0, |r| r.groups);
@@ -49,10 +49,10 @@ pub enum ImageState {
 }
 
 /// Checks an image without changing it: its files, the drive, the file system after its recovery. Where the
-/// drive is not in order all files are read, so that those which lost something are named.
+/// drive is not in order all files are read, so that the damaged ones are named.
 ///
 /// # Errors
-/// What keeps the check from being made: no image, in use, host errors. Damage is a finding.
+/// No check can be made: no image, in use, host errors. Damage is a finding.
 pub fn check(path: &Path) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let place = at(path);

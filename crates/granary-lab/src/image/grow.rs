@@ -12,7 +12,7 @@ use granary_vfs::Vfs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What growing an image has changed.
+/// Sizes of an image before and after it has grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grown {
     /// Capacity of the drive before.
@@ -22,11 +22,11 @@ pub struct Grown {
 }
 
 /// Makes the drive of an image that nobody has open at least `size` large, and its file system as large as
-/// the drive. Whenever that is interrupted, the image has the old size or the new one, and growing it once
-/// more does what was left.
+/// the drive. After an interruption at any time the image has the old size or the new one. Growing it once
+/// more does the rest.
 ///
 /// # Errors
-/// What cannot grow, and shrinking, with what to do instead; the image's and the file system's errors.
+/// A file system that cannot grow, and shrinking, with the remedy; the image's and the file system's errors.
 pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
     let host = at(path);
     let info = Image::describe_on(&*host)?;
@@ -133,13 +133,13 @@ pub(super) fn ask(
     }
 }
 
-/// What to do instead of growing.
+/// The advice where an image cannot grow.
 pub(super) const COPY: &str = "make a larger image (`granary mkfs IMAGE --size SIZE`) and copy the files (`granary cp-out IMAGE / DIR`, \
                     `granary cp-in IMAGE DIR /`)";
 /// Pages with which any metadata have place.
 const ROOMY: u64 = 1 << 20;
 
-/// What the file system `name` said to growing.
+/// The result of growing, as the file system `name` gave it.
 fn judge(grown: granary_fs::Result<()>, name: &str, path: &Path) -> Result<(), LabError> {
     let path = path.display();
     match grown {

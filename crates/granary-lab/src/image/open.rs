@@ -28,11 +28,11 @@ pub struct OpenImage {
     pub testbed: Testbed,
     /// Nothing of it changes.
     pub(super) read_only: bool,
-    /// What to tell of the host: that its testbed is gone.
+    /// A note about the host: its testbed is gone.
     pub note: Option<String>,
 }
 
-/// The host of an image, and what to tell of it.
+/// The host of an image, and a note about it.
 pub(super) fn host_of(meta: &ImageMeta) -> Result<(Testbed, Option<String>), LabError> {
     let default = || Testbed::load(DEFAULT_TESTBED, &[]);
     if let Some(own) = &meta.host {
@@ -52,8 +52,7 @@ pub(super) fn host_of(meta: &ImageMeta) -> Result<(Testbed, Option<String>), Lab
     }
 }
 
-/// What mkfs would refuse to make is refused when it is opened, by the same check: a header may come from
-/// anywhere.
+/// Refuses a header that mkfs would refuse to make, by the same check: a header may come from anywhere.
 pub(super) fn judge_header(path: &Path, host: Testbed, devices: &ImageDevices) -> Result<Testbed, LabError> {
     let all = Testbed {
         name: "image".to_owned(),
@@ -68,8 +67,8 @@ pub(super) fn judge_header(path: &Path, host: Testbed, devices: &ImageDevices) -
     Ok(all)
 }
 
-/// Whose host images of earlier formats have where their testbed is gone; where only keys are looked up any
-/// would do.
+/// The testbed whose host is used for images of earlier formats where their testbed is gone. Where only keys
+/// are looked up any testbed would do.
 pub(super) const DEFAULT_TESTBED: &str = "bytefs-emulator";
 
 impl OpenImage {
@@ -119,7 +118,7 @@ impl OpenImage {
     /// Changes values of the host, each `KEY=VALUE`; returns the whole paths of the keys.
     ///
     /// # Errors
-    /// What is wrong with one; one that changes the drive, which is the image's.
+    /// A mistake in one; one that changes the drive, which is the image's.
     pub fn set_host(&mut self, sets: &[String]) -> Result<Vec<String>, LabError> {
         // Its drive only so that keys of drives are known: an image's may be smaller than a testbed's can.
         let (host, fs) = (self.testbed.host.clone(), self.testbed.fs.clone());

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// # Errors
 /// A file system that has no repair; a superblock that is damaged; the image's and the drive's errors.
 pub fn repair(path: &Path) -> Result<Repaired, LabError> {
-    // Whatever it would fail at it fails at here.
+    // A rehearsal first: it fails where the repair would fail.
     let place = at(path);
     if rehearse_on(&place)?.is_none() {
         let name = Image::describe_on(&*place)?.meta.fs;
@@ -27,8 +27,8 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
     }
     let open = OpenImage::open_on(&place, Durability::Process, false)?;
     let repaired = mend(&open)?.unwrap_or_default();
-    // What was written anew may be in the drive's memory only: until it is in flash, there is the page that
-    // cannot be read.
+    // The pages written anew may be in the drive's memory only. Until they are in flash, the flash has the
+    // pages that cannot be read.
     open.devices.settle(granary_sim::now()).map_err(|e| LabError::fs(open.entry.name, "repair")(e.into()))?;
     let OpenImage { image, devices, .. } = open;
     drop(devices);
@@ -36,7 +36,7 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
     Ok(repaired)
 }
 
-/// What [`repair`] would do, without doing it; `None` for a file system that has none.
+/// Does the work of [`repair`] without changing the image; `None` for a file system that has none.
 ///
 /// # Errors
 /// As there.

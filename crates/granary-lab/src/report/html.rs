@@ -156,7 +156,7 @@ fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
-/// What a figure is called, and how it is shown.
+/// The name of a figure, and a function that shows it.
 type Figure = (&'static str, fn(&Record) -> String);
 
 const FIGURES: [Figure; 9] = [

@@ -13,8 +13,8 @@ fn stack<'a>(dir: &'a Path, image: &'a Path, options: &'a toml::Table) -> Stack<
     Stack { dir, image, size: Bytes::mib(16), durability: Durability::Process, forget: false, vfs, options }
 }
 
-/// What was written through the stack is there again after an unmount, also where the file was renamed beside
-/// it; and all of it is in the directory after an unmount that demotes.
+/// Data written through the stack is there again after an unmount, also where the file was renamed beside it.
+/// All of it is in the directory after an unmount that demotes.
 #[test]
 fn a_directory_keeps_its_files_and_gets_them_back_whole() {
     let place = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,5 @@
-//! What statfs offers can be had, on every file system: reserved and then written, or written at once.
+//! The space that statfs offers can be had, on every file system: reserved and then written, or written at
+//! once.
 
 use granary_device::Devices;
 use granary_fs::{Allocate, Caller, Cred, FsError};
@@ -10,7 +11,7 @@ use granary_units::{Bytes, Payload};
 use granary_vfs::{OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
-/// What is left to a file's inode, and to the roots of trees.
+/// Bytes that are left to a file's inode, and to the roots of trees.
 const LESS: u64 = 512 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

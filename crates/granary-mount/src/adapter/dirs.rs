@@ -1,9 +1,9 @@
 //! Directories.
 //!
-//! A position is the vfs's own and stays valid while entries come and go. What is kept of an open directory
-//! is where its reading ends ([`DirStream`]); the node lives as long as the kernel has it open. For
-//! `readdirplus` the names are taken first and looked up afterwards, one by one and by name: what was removed
-//! in between is left out, and a reused inode number cannot be mistaken for the one that was listed.
+//! A position is the vfs's own and stays valid while entries come and go. The state of an open directory is
+//! the position where its reading ends ([`DirStream`]); the node lives as long as the kernel has it open. For
+//! `readdirplus` the names are taken first and looked up afterwards, one by one and by name. Names that were
+//! removed in between are left out, and a reused inode number cannot be mistaken for the one that was listed.
 //!
 //! A file that the file system has under the statistics' name is not told: the kernel would believe that it
 //! is there.

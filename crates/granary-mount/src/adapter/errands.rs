@@ -1,13 +1,13 @@
-//! [`Errands`]: a thread for what a serving thread must not wait for.
+//! [`Errands`]: a thread for work that a serving thread must not wait for.
 //!
 //! ```text
 //!   serving thread:  request that has to wait ── ask ──> goes on to the next request
 //!   the thread:                                           waits, then answers
 //! ```
 //!
-//! What is waited for is done by the kernel through requests to serving threads: FORGETs (space.rs), WRITEs
-//! of pages that mappings have changed (seek.rs), READs that hold pages (pages.rs). Who waits must not be
-//! needed to serve them.
+//! Such work waits for the kernel, which acts through requests to serving threads: FORGETs (space.rs), WRITEs
+//! of pages that mappings have changed (seek.rs), READs that hold pages (pages.rs). A thread that waits must
+//! not be needed to serve them.
 //!
 //! Invariant: the thread holds nothing of the file system between errands, and it ends before the file system
 //! does ([`Errands::stop`]).

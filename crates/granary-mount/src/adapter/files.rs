@@ -1,13 +1,14 @@
-//! Open files: reading, writing, and what fsync promises.
+//! Open files: reading, writing, and the promise of fsync.
 //!
 //! ```text
-//!   write(2) ──> kernel: clean pages updated, request at once (write-through) ──> Vfs::write: exact bytes, dirty lines
+//!   write(2) ──> kernel: clean pages updated, request at once (write-through)
+//!            ──> Vfs::write: exact bytes, dirty lines
 //!   fsync(2) ──> Vfs::fsync ──> Data::fsync ──> durable() ──> reply
 //! ```
 //!
-//! The kernel's write-back cache stays off. It would keep fsync's promise, but it hands over whole pages:
-//! which 64 B lines a program wrote, the very thing that a byte-addressable drive lives on, would be lost;
-//! and dirty data would be kept twice, in the kernel and in the vfs.
+//! The kernel's write-back cache stays off. It would keep fsync's promise, but it hands over whole pages.
+//! That would lose which 64 B lines a program wrote, the very thing that a byte-addressable drive lives on.
+//! And dirty data would be kept twice, in the kernel and in the vfs.
 //!
 //! Flags that `fcntl(F_SETFL)` changes after open, and those of `pwritev2`, come with every request and
 //! count.

@@ -1,16 +1,17 @@
 //! Inode flags: `chattr` and `lsattr`.
 //!
 //! ```text
-//!   FS_IOC_GETFLAGS, SETFLAGS       flags 4                                                           chattr, lsattr
-//!   FS_IOC_FSGETXATTR, FSSETXATTR   flags 4 | extent hint 4 | extents 4 | project 4 | hint 4 | 0 8    xfs_io
+//!   chattr, lsattr   FS_IOC_GETFLAGS, SETFLAGS       flags 4
+//!   xfs_io           FS_IOC_FSGETXATTR, FSSETXATTR   flags 4 | extent hint 4 | extents 4 | project 4
+//!                                                    | hint 4 | 0 8
 //! ```
 //!
-//! The kernel turns every way to ask (`file_getattr`, too) into one of these, and keeps no flag itself: what
-//! they forbid, the vfs forbids. It checks the caller; one before Linux 5.13 does not, so the caller is
-//! checked here, too.
+//! The kernel turns every way to ask (`file_getattr`, too) into one of these, and keeps no flag itself: the
+//! vfs enforces the flags. The kernel checks the caller, but not before Linux 5.13, so the caller is checked
+//! here, too.
 //!
-//! Before a file becomes immutable or append-only, the kernel writes back what mappings have changed of it:
-//! afterwards that would be refused. It does *not* keep other flags, or projects: EOPNOTSUPP.
+//! Before a file becomes immutable or append-only, the kernel writes back the pages that mappings have
+//! changed: afterwards that would be refused. It does *not* keep other flags, or projects: EOPNOTSUPP.
 //!
 //! Source: linux/fs.h (`FS_IOC_GETFLAGS`, `struct fsxattr`); `fuse_fileattr_get` and `_set` of
 //! fs/fuse/ioctl.c.
@@ -61,7 +62,7 @@ fn given(cmd: u32, data: &[u8]) -> Result<Option<u8>> {
 }
 
 impl Adapter {
-    /// What the caller's structure holds then; `None`: no call of ours.
+    /// Carries out the call, and returns the new content of the caller's structure; `None`: no call of ours.
     pub(super) fn flags_call(
         &self,
         caller: Requester,

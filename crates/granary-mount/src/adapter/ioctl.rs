@@ -20,7 +20,7 @@ use granary_fuse::NodeId;
 const FITRIM: u32 = 0xc018_5879;
 
 impl Adapter {
-    /// What the caller's structure holds then; `None`: no call of ours.
+    /// Carries out the call, and returns the new content of the caller's structure; `None`: no call of ours.
     pub(super) fn ioctl(
         &self,
         caller: Requester,

@@ -50,8 +50,9 @@ impl Adapter {
         }
     }
 
-    /// What the kernel asks for a handle (name_to_handle_at, NFS) of a node that it has forgotten: the node
-    /// itself by ".", which may be any file, or the directory that one is in. It compares the generation.
+    /// Answers a lookup by handle (name_to_handle_at, NFS) of a node that the kernel has forgotten. The
+    /// kernel asks for the node itself by ".", which may be any file, or for its directory. It compares the
+    /// generation.
     fn handle(&self, node: NodeId, name: &[u8]) -> Result<EntryOut> {
         if Statistics::is(node) {
             return Err(FsError::Stale);
@@ -188,7 +189,7 @@ impl Adapter {
             }
             None => Handles::<OpenFile>::NONE,
         };
-        // What it will have had when it is closed is worth waiting for.
+        // The space that it frees when it is closed is worth waiting for.
         self.removed(&node);
         Ok((self.entry(&node), handle))
     }
@@ -207,9 +208,9 @@ impl Adapter {
         self.removing(&dir, name, || self.vfs.rmdir(&Caller::KERNEL, &dir, name))
     }
 
-    /// Does what takes a name away, if there is one, and looks what becomes of the node that has it.
+    /// Carries out the removal of a name, if there is one, and notes the node that has it as removed.
     fn removing(&self, dir: &NodeRef, name: &[u8], remove: impl FnOnce() -> Result<()>) -> Result<()> {
-        // What is wrong with it the call says.
+        // The call itself reports errors of the name.
         let node = self.vfs.lookup(&Caller::KERNEL, dir, name).ok();
         let done = remove();
         if let Some(node) = node {

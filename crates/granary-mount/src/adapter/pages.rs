@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   READ, WRITE of a buffered file:  mark the node ── serve
-//!   WRITE with O_DIRECT:             write ── marked? ── no ──────────────────────────────────────────> reply
-//!                                               └─ yes ── thread: the kernel drops the pages it has ──> reply
+//!   WRITE with O_DIRECT:             write ── marked? ── no ─────────────────────────────────────────> reply
+//!                                               └─ yes ── thread: the kernel drops its pages ────────> reply
 //! ```
 //!
 //! The kernel drops pages before a direct write, and after one that its caller waits for. After an
-//! asynchronous one (io_submit, io_uring) it does not (`generic_file_direct_write` of mm/filemap.c leaves
-//! that to the file system, `fuse_direct_IO` does not do it): what a buffered reader has fetched meanwhile
-//! would stay, wrong, for good. So the server has it dropped before it answers.
+//! asynchronous one (io_submit, io_uring) it does not: `generic_file_direct_write` of mm/filemap.c leaves
+//! that to the file system, and `fuse_direct_IO` does not do it. Pages that a buffered reader has fetched
+//! meanwhile would stay, wrong, for good. So the server has them dropped before it answers.
 //!
 //! A reader marks before it reads, a writer looks after it wrote: either the writer sees the mark, or the
 //! reader sees the data. The kernel waits for pages that are being read, which takes serving threads; hence
@@ -40,7 +40,7 @@ impl Adapter {
         then: impl FnOnce(&Adapter) + Send + 'static,
     ) {
         let errand = move |adapter: &Adapter| {
-            // What is refused (the mount is ending) has no readers left.
+            // Where the kernel refuses (the mount is ending), there are no readers left.
             let dropped = adapter.kernel.get().map(|kernel| kernel.invalidate(node, pos as i64, len as i64));
             drop(dropped);
             then(adapter);

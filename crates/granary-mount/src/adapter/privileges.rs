@@ -32,7 +32,7 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// A user who is not root, as which root without that capability counts here.
 const NOT_ROOT: u32 = u32::MAX;
 
-/// Who makes a request, and what the kernel says of their privileges.
+/// The user who makes a request, with their privileges as the kernel reports them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Requester {
     uid: u32,
@@ -100,7 +100,7 @@ impl Requester {
     }
 }
 
-/// What the system says of a process; nothing of one that has ended, or cannot be seen from here.
+/// The system's status of a process; empty for one that has ended, or cannot be seen from here.
 pub(crate) fn status(pid: u32) -> String {
     match pid {
         0 => String::new(),

@@ -3,17 +3,18 @@
 //! ```text
 //!   serving thread:  LSEEK ── the vfs says: data here, or no hole at all ──────────────────────────> reply
 //!                      └─ a hole in question ─> an errand:       invalidate those pages in the kernel
-//!                                                                  └─ dirty ones come as WRITE, to serving threads
+//!                                                                  └─ dirty ones come as WRITE,
+//!                                                                     to serving threads
 //!                                                                ask the vfs again, reply
 //! ```
 //!
-//! The kernel does not write the pages of mappings back before it asks (`fuse_lseek` of fs/fuse/file.c). What
-//! they changed in a hole nobody here knows of: it has to be fetched, or `cp` would leave it out. Only pages
-//! of holes are asked for, of which the kernel caches zeros at most.
+//! The kernel does not write the pages of mappings back before it asks (`fuse_lseek` of fs/fuse/file.c).
+//! Nobody here knows which pages they changed in a hole: those have to be fetched, or `cp` would leave them
+//! out. Only pages of holes are asked for, of which the kernel caches zeros at most.
 //!
-//! The kernel answers the invalidation when the WRITE requests that it causes are answered: whoever waits for
-//! that must not be needed to serve them. Hence the thread (errands.rs). The caller of lseek holds the
-//! kernel's lock of the inode, no page; who writes pages back takes pages and no such lock.
+//! The kernel answers the invalidation when the WRITE requests that it causes are answered. A thread that
+//! waits for that must not be needed to serve them. Hence the thread (errands.rs). The caller of lseek holds
+//! the kernel's lock of the inode, but no page; write-back takes pages, but no such lock.
 
 use super::Adapter;
 use super::stats::Statistics;
@@ -31,7 +32,7 @@ const MOST: usize = 64;
 
 /// Makes the kernel write back what mappings changed in these bytes.
 fn fetch(kernel: Option<&Notifier>, node: NodeId, range: Range<u64>) {
-    // What is refused (the mount is ending) leaves the answer as the media have it.
+    // Where the kernel refuses (the mount is ending), the answer stays as the media have it.
     let told =
         kernel.map(|kernel| kernel.invalidate(node, range.start as i64, (range.end - range.start) as i64));
     drop(told);
@@ -66,7 +67,7 @@ impl Adapter {
         }
     }
 
-    /// What the vfs answers, and the hole on which the answer rests.
+    /// The vfs's answer, and the hole on which it rests.
     fn seek_once(&self, node: NodeId, pos: u64, hole: bool) -> Result<(Result<u64>, Range<u64>)> {
         let node = self.node(node)?;
         let (answer, size) = (self.vfs.seek(&Caller::KERNEL, &node, pos, hole), node.size());

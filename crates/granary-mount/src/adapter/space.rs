@@ -8,10 +8,10 @@
 //!                                                                  again, replies
 //! ```
 //!
-//! What a file had is free when the kernel forgets it, which it tells after the call that removed the last
-//! name has returned, to whichever thread comes next. A program that removes a file and writes another one
-//! would find no space, or see none in statfs. The thread (errands.rs), so that no serving thread is taken
-//! from the FORGETs that are waited for.
+//! A file's space is free when the kernel forgets the file. The kernel tells this after the call that removed
+//! the last name has returned, to any thread. A program that removes a file and writes another one would find
+//! no space, or see none in statfs. The waiting is left to a thread (errands.rs), so that no serving thread
+//! is taken from the FORGETs that are waited for.
 //!
 //! A file that a program holds open stays: each removed file is waited for [`PATIENCE`] at most, over all
 //! requests. When nobody has waited for it during [`REST`], there is as much once more: by then the program
@@ -47,7 +47,7 @@ struct Leaver {
     rested: Duration,
 }
 
-/// What removed files promise.
+/// Space that removed files will free, or have freed.
 #[derive(Default)]
 struct Space {
     /// Some that is worth waiting for.
@@ -165,12 +165,12 @@ impl Adapter {
         if self.space().is_coming { self.again(0, request) } else { request(self) }
     }
 
-    /// Whether what was refused for want of space is worth trying again.
+    /// Whether a request that was refused for want of space is worth trying again.
     pub(crate) fn is_worth_waiting(&self, error: &FsError) -> bool {
         if !matches!(error, FsError::NoSpace) {
             return false;
         }
-        // What has come since the last look may have come after the request was refused.
+        // Space that came since the last look may have come after the request was refused.
         let Space { is_coming, has_come } = self.space();
         is_coming || has_come
     }

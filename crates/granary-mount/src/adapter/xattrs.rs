@@ -18,8 +18,9 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// The list that a directory hands on (XATTR_NAME_POSIX_ACL_DEFAULT).
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
-/// Who asks, for the one attribute where it matters, with the supplementary groups, which a request does not
-/// say. Of a caller who has none to show (it has ended, or is of another process namespace) none are known.
+/// The caller, for the one attribute where it matters. It includes the supplementary groups, which a request
+/// does not carry. They are unknown, and empty, where the caller has ended or is of another process
+/// namespace.
 pub(super) fn caller(req: &Request<'_>, name: &[u8]) -> Cred {
     if name != ACCESS_LIST {
         return Cred::ROOT;

@@ -1,16 +1,17 @@
 //! Commands on names: made, removed, changed; and on the attributes of what a path leads to.
 //!
 //! ```text
-//!   command ── walk (the caller's rights) ── call of the vfs ── views.rs: the kernel forgets the names and attributes ── answer
+//!   command ── walk (the caller's rights) ── call of the vfs
+//!           ── views.rs: the kernel forgets the names and attributes ── answer
 //! ```
 //!
-//! The kernel's view does what depends on what the kernel alone has, before anything is changed:
+//! The kernel's view serves calls that depend on the kernel's own state, before anything is changed:
 //!
 //! - Directories that the kernel knows are removed and renamed by it: one may be a working directory, whose
 //!   path the kernel keeps, or something may be mounted on it.
 //! - Files that the kernel knows are cut by it: it must learn the new end before any program appends or maps.
 //! - A link to a file of another owner: the kernel may be told to refuse it (fs.protected_hardlinks).
-//! - What finds no space: the kernel's files that are about to leave are waited for there.
+//! - A call that finds no space: the kernel's files that are about to leave are waited for there.
 //!
 //! Source: the manual pages of section 2, of each call.
 
@@ -35,7 +36,7 @@ fn done(result: Result<()>) -> Walked<Answer> {
     }
 }
 
-/// What a command wants of a time.
+/// The change of a time that a command asks for.
 fn time(nanos: u64, now: bool, omit: bool) -> SetTime {
     match (now, omit) {
         (_, true) => SetTime::Omit,
@@ -163,7 +164,7 @@ impl Adapter {
 
     fn direct_remove(&self, caller: &Caller, place: PathPlace<'_>, directory: bool) -> Walked<Answer> {
         let (dir, name) = found!(self.walk_to_last(caller, place)?);
-        // What is wrong with it the call says.
+        // The call itself reports errors of the name.
         let node = self.vfs.lookup(&Caller::KERNEL, &dir, name).ok();
         if node.as_ref().is_some_and(|node| node.is_dir() && node.is_known()) {
             return Err(SeeKernel);

@@ -1,16 +1,15 @@
-//! [`Peer`]: a program that is connected: who it is, what it has open, its channels.
+//! [`Peer`]: a program that is connected: its identity, its open files, its channels.
 //!
 //! ```text
 //!   handle = index into `files`          checked; each use holds the file for the time of one command
 //! ```
 //!
-//! Who it is the kernel has said of the moment in which it connected (SO_PEERCRED, SO_PEERGROUPS), as
-//! everywhere with UNIX sockets: what it becomes later does not count, and the library connects anew when it
-//! changes. A superuser without the capabilities that go with it is not taken for one: such a program is
-//! refused, and stays with the kernel's view.
+//! The kernel tells the identity at the moment of the connection (SO_PEERCRED, SO_PEERGROUPS), as everywhere
+//! with UNIX sockets. Later changes do not count: the library then connects anew. A superuser without the
+//! capabilities that go with it is not taken for one: such a program is refused, and stays with the kernel's
+//! view.
 //!
-//! Invariant: whatever ends the connection, every open file is closed exactly once, by whoever lets go of it
-//! last.
+//! Invariant: however the connection ends, every open file is closed exactly once, by its last user.
 #![allow(unsafe_code, reason = "SO_PEERGROUPS, which rustix does not have")]
 
 use super::reach::Reach;
@@ -115,7 +114,7 @@ fn namespace(process: &str, kind: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok()
 }
 
-/// Who is at the other end.
+/// The caller at the other end.
 fn caller(socket: BorrowedFd<'_>, others: bool) -> std::result::Result<Caller, Errno> {
     let (uid, gid, pid) = credentials(socket)?;
     // A number of 0 is one that this process's namespace has not.
@@ -142,7 +141,7 @@ fn caller(socket: BorrowedFd<'_>, others: bool) -> std::result::Result<Caller, E
 }
 
 impl Peer {
-    /// Whoever has connected; who is not let in with the reason.
+    /// The program that has connected. One that is not let in comes back as its socket, with the reason.
     pub(super) fn of(socket: OwnedFd, shared: &Shared) -> std::result::Result<Peer, (OwnedFd, Errno)> {
         let caller = match caller(socket.as_fd(), shared.others) {
             Ok(caller) => caller,
@@ -271,7 +270,7 @@ impl Peer {
         Ok(at as u32)
     }
 
-    /// What has this handle, for the time of a command: [`Peer::let_go`] ends it.
+    /// The file with this handle, for the time of a command: [`Peer::let_go`] ends it.
     pub(super) fn file(&self, handle: u32) -> Result<Arc<OpenFile>> {
         self.files.lock().slots.get(handle as usize).cloned().flatten().ok_or(FsError::BadFd)
     }

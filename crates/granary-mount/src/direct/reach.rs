@@ -1,15 +1,18 @@
-//! [`Reach`]: through which mount a program reaches the file system, and whether it may be changed through
-//! that.
+//! [`Reach`]: the mount through which a program reaches the file system, and whether it may change that
+//! through it.
 //!
 //! ```text
-//!   connects:         a descriptor of the root ── statx: our device, number 1, number of the mount ── closed at once
-//!                     that mount in the table of this process, or else of the program's process     else refused
-//!   each change:      poll(table): something was mounted, or mounted anew? read again ── read-only, or not there: the kernel says how
+//!   connects:         a descriptor of the root ── statx: our device, number 1, number of the mount
+//!                                              ── closed at once
+//!                     that mount in the table of this process, or else of the program's process
+//!                     else refused
+//!   each change:      poll(table): something was mounted, or mounted anew? read again
+//!                     ── read-only, or not there: the kernel says how
 //! ```
 //!
-//! A descriptor proves that the program, or who gave it to it, has walked the path to the mount. It is asked
-//! with AT_STATX_DONT_SYNC, which sends no request to this very process. It is not kept, because it would
-//! keep the mount in use.
+//! A descriptor proves that the program, or the giver of the descriptor, has walked the path to the mount. It
+//! is asked with AT_STATX_DONT_SYNC, which sends no request to this very process. It is not kept, because it
+//! would keep the mount in use.
 //!
 //! The kernel tells readers of mountinfo of each change of a mount's flags before the call that makes it
 //! returns. It does not tell of one of the file system's alone (`fsconfig`, an emergency remount): the table
@@ -67,7 +70,7 @@ impl Seen {
         Ok(())
     }
 
-    /// What is mounted now.
+    /// The present mounts.
     fn look(&mut self, device: &str) -> io::Result<&[MountEntry]> {
         let mut table = [PollFd::new(&self.file, PollFlags::PRI)];
         let told = poll(&mut table, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map_err(io::Error::from)?;

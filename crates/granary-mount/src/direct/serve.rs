@@ -20,7 +20,7 @@ use granary_units::{Dest, Payload};
 use granary_vfs::{NewFile, NodeRef, OpenFile, OpenFlags};
 use std::sync::Arc;
 
-/// What of the flags of `open(2)` an open file keeps.
+/// Flags of `open(2)` that an open file keeps.
 const KEPT: OpenFlags = OpenFlags::WRONLY
     .union(OpenFlags::RDWR)
     .union(OpenFlags::APPEND)
@@ -39,8 +39,8 @@ fn room(buffer: &mut Buffer, len: usize) -> &mut [u8] {
 }
 
 impl Adapter {
-    /// Serves a command. Whatever it says, the answer is one: errors of the vfs as errnos, EINVAL for what
-    /// makes no sense.
+    /// Serves a command. Every command gets an answer: errors of the vfs as errnos, EINVAL for one that makes
+    /// no sense.
     pub(crate) fn serve_direct(
         &self,
         peer: &Peer,
@@ -78,7 +78,7 @@ impl Adapter {
         buffer: &mut Buffer,
     ) -> Walked<Answer> {
         if self.guard.has_tripped() && op != Op::Close {
-            // What is left of a mount after a panic the FUSE view says.
+            // After a panic, the FUSE view answers for the rest of the mount.
             return Err(SeeKernel);
         }
         let len = command.len as usize;
@@ -178,7 +178,7 @@ impl Adapter {
         if flags.writes() && (self.changes().is_err() || !peer.may_change()) {
             return Err(SeeKernel);
         }
-        // Who may not by path and mode may have been given the descriptor.
+        // A program without the right by path and mode may have been given the descriptor.
         let file = self.vfs.open(&peer.caller, node, flags, false).map_err(|_| SeeKernel)?;
         self.install(peer, file)
     }
@@ -238,7 +238,7 @@ impl Adapter {
             }
             written => written,
         };
-        // What came before an error of a longer write is told as a shorter one.
+        // A longer write that fails midway counts as a shorter one, which the other view is told of.
         let grown = written.as_ref().ok().filter(|(pos, n)| *n > 0 && pos + *n as u64 > before);
         self.tell_changed(node, grown.map(|(pos, n)| (pos + *n as u64, data[*n - 1])));
         let (pos, n) = written?;

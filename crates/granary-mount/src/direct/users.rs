@@ -1,4 +1,4 @@
-//! [`User`]: what one user's programs have of this mount together.
+//! [`User`]: the resources of this mount that one user's programs hold together.
 //!
 //! ```text
 //!   the user who serves, and the superuser     all that there is: they could end this process anyway
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! So nobody keeps others from connecting, nor takes all the memory: a channel takes up to 2 MiB while it is
-//! used, an open file 100 bytes. Whoever finds nothing left goes the kernel's way.
+//! used, an open file 100 bytes. A program that finds nothing left goes the kernel's way.
 
 use super::{MAX_CHANNELS, MAX_PEERS};
 use parking_lot::Mutex;
@@ -16,9 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Files that one program, or one user who neither serves nor is root, may have open this way: what a process
-/// may have open by default in a systemd world is 524,288, and no more than a fraction of that of regular
-/// files.
+/// Files that one program, or one user who neither serves nor is root, may have open this way. By default a
+/// process under systemd may have 524,288 files open, of which regular files are a fraction.
 pub(super) const MAX_FILES: usize = 1 << 16;
 
 /// See the module.

@@ -1,4 +1,4 @@
-//! The versions of what programs are told (`granary_direct::versions`): who bumps them.
+//! Bumps the versions of the answers that programs get (`granary_direct::versions`).
 //!
 //! ```text
 //!   names, attributes    the vfs's watcher: it sees every change
@@ -7,8 +7,8 @@
 //!                        kernel: a page that it has a program may map, and store into without a word to us
 //! ```
 //!
-//! That is all that can change a content: stores into a mapping need a page that the kernel has fetched by a
-//! READ, or kept of a WRITE, after which there is no right copy until a command has had the kernel drop its
+//! That is all that can change a content. Stores into a mapping need a page that the kernel has fetched by a
+//! READ, or kept of a WRITE. After those there is no right copy until a command has had the kernel drop its
 //! pages (views.rs). Writing back, cleaning and migrating change none.
 //!
 //! One set for the process, however many mounts it serves: file systems do not know of mounts.
@@ -69,7 +69,7 @@ pub(super) fn expire() {
     }
 }
 
-/// What programs map.
+/// The file that programs map.
 pub(super) fn file() -> Option<&'static OwnedFd> {
     made().map(|(_, file)| file)
 }

@@ -1,25 +1,29 @@
-//! One file, two views: what the kernel keeps of a file beside commands that go past it.
+//! One file, two views: the kernel's pages and attributes of a file, beside commands that go past it.
 //!
 //! ```text
-//!   FUSE READ, WRITE:        mark the node (pages) ── serve          any reply with attributes: mark the node (told) ── reply
-//!   command:                 marked (pages)? take the mark, have the kernel write back and drop all pages ── do it
-//!   command that changed:    grew? tell the kernel the new end ── marked? take the mark, have pages (attributes) dropped ── answer
-//!   command on a name:       change ── directory known to the kernel? it forgets the name ── marked? attributes dropped ── answer
+//!   FUSE READ, WRITE:        mark the node (pages) ── serve
+//!   FUSE reply with attributes:   mark the node (told) ── reply
+//!   command:                 marked (pages)? take the mark, have the kernel write back and drop all pages
+//!                            ── do it
+//!   command that changed:    grew? tell the kernel the new end
+//!                            ── marked? take the mark, have pages (attributes) dropped ── answer
+//!   command on a name:       change ── directory known to the kernel? it forgets the name
+//!                            ── marked? attributes dropped ── answer
 //! ```
 //!
-//! A name is forgotten under the kernel's own lock of the directory (`fuse_reverse_inval_entry`). Whoever
-//! looks the name up holds it until the answer is in, so no older answer comes in later.
+//! A name is forgotten under the kernel's own lock of the directory (`fuse_reverse_inval_entry`). A lookup of
+//! the name holds this lock until the answer is in, so no older answer comes in later.
 //!
 //! So work that goes one way only tells the other nothing: one notification when the ways change. It holds
 //! for mappings, too: pages that a program has stored into are written back by the first command, and are
 //! gone from its memory; its next store faults, and the kernel asks for the page, which marks the node.
 //!
-//! The end of the file is told at once, always: the kernel places what is appended through it, and refuses
-//! accesses to mappings beyond, by the end that it knows. It learns a later end from a byte that is given to
-//! it (FUSE_NOTIFY_STORE); an earlier one is not made here: truncation goes through the kernel.
+//! The end of the file is told at once, always. By the end that it knows, the kernel places appended data and
+//! refuses accesses to mappings beyond. It learns a later end from a byte that is given to it
+//! (FUSE_NOTIFY_STORE); an earlier one is not made here: truncation goes through the kernel.
 //!
 //! The kernel waits for pages that are being read or written back, which takes serving threads, never one of
-//! a channel; and whoever calls this holds nothing of the vfs.
+//! a channel. Callers hold nothing of the vfs.
 //!
 //! Source: `fuse_reverse_inval_inode`, `fuse_notify_store`, `fuse_launder_folio` of fs/fuse (Linux 6.18).
 
@@ -100,8 +104,8 @@ impl Adapter {
         }
     }
 
-    /// After a name of this node is gone, perhaps its last one. What it had is free when the kernel has let
-    /// go of it, too.
+    /// After a name of this node is gone, perhaps its last one. The node's space is free when the kernel has
+    /// let go of it, too.
     pub(super) fn tell_gone(&self, node: Option<NodeRef>) {
         if let Some(node) = node {
             self.tell_attributes(&node);
@@ -114,7 +118,7 @@ impl Adapter {
     /// Drops pages and attributes; what mappings have changed is written back first.
     fn drop_all(&self, node: &NodeRef) {
         let told = self.kernel.get().map(|kernel| kernel.invalidate(self.number(node.ino()), 0, 0));
-        // What is refused (the mount is ending) has no readers left.
+        // Where the kernel refuses (the mount is ending), there are no readers left.
         drop(told);
     }
 

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   a/b/link/c      search permission for each directory; a link whose target stays below is followed
-//!   ".." anywhere, a link to an absolute path, a trailing slash, no component at all:      the kernel's affair
+//!   the kernel's:   ".." anywhere, a link to an absolute path, a trailing slash, no component at all
 //! ```
 //!
-//! What the kernel would resolve differently (what is mounted over a directory, the statistics' file) is not
-//! known here: the library compares what it finds, or asks the kernel alone where there is such a thing.
+//! Names that the kernel would resolve differently (mounts over a directory, the statistics' file) are not
+//! known here. The library compares the nodes that it finds, or asks the kernel alone where there is such a
+//! name.
 //!
 //! A link in a directory that everybody may write to is the kernel's, too, unless the caller or the
 //! directory's owner has made it: the kernel may be told not to follow such links.
@@ -24,7 +25,7 @@ const MAX_LINKS: usize = 40;
 /// Sticky, and everybody may write.
 const SHARED: u16 = 0o1002;
 
-/// What a walk says: the inner error is the file system's answer.
+/// The result of a walk: the inner error is the file system's answer.
 pub(super) type Walked<T> = std::result::Result<Result<T>, SeeKernel>;
 
 /// Within a function that returns [`Walked`]: the value, or the file system's error as the answer.

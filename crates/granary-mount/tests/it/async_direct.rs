@@ -138,7 +138,7 @@ fn asynchronous_direct_writes_leave_no_old_pages_in_the_kernel() {
                 let pieces: Vec<(&[u8], u64)> =
                     buffers.iter().enumerate().map(|(n, b)| (&b.0[..], place(n))).collect();
                 aio.write(&direct, &pieces);
-                // Who has waited for the write reads what was written.
+                // A reader that has waited for the write reads the new data.
                 let mut seen = [0];
                 let file = File::open(&path).expect("opened");
                 file.read_exact_at(&mut seen, place(0) + 4096).expect("read");

@@ -333,7 +333,7 @@ fn memory_that_goes_while_a_command_runs_hurts_its_client_only() {
                         assert!(rustix::fs::ftruncate(file, 0).is_err(), "its size is sealed");
                     }
                 });
-                // Whatever it is told: the words of the channel are zero in between.
+                // Any answer will do: the words of the channel are zero in between.
                 let patience = std::sync::atomic::AtomicU32::new(0);
                 let soon = || patience.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
                 let _ = segment.ask(&command, 100, soon);

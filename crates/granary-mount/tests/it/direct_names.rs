@@ -223,7 +223,7 @@ fn every_change_counts() {
         let names = |told: &Answer| versions.is_current(Watched::Names, told.names);
         let attributes = |told: &Answer| versions.is_current(Watched::Attributes(told.slot), told.version);
         let contents = |read: &Answer| versions.is_current(Watched::Contents(read.slot), read.version);
-        // What ends with which change: names, attributes, content.
+        // The copies that each change ends: names, attributes, content.
         type Change<'a> = &'a dyn Fn();
         let changes: [(&str, Change<'_>, [bool; 3]); 8] = [
             (

@@ -1,14 +1,14 @@
-//! Random calls on a few files of a directory, each result compared with a [`Model`]: what the crate fsx
-//! does, and O_DIRECT, which it cannot, names that come and go under open files, holes, and files that
-//! several descriptors have open.
+//! Random calls on a few files of a directory, each result compared with a [`Model`]. They include the calls
+//! of the crate fsx, and further ones: O_DIRECT, names that come and go under open files, holes, and files
+//! that several descriptors have open.
 //!
 //! ```text
 //!   a, b, .. x/a, y/b ── files ── SLOTS x { a cached descriptor, a direct one }      model: names, bytes
 //!              without a name ─┘
 //! ```
 //!
-//! The calls on what a file holds are in [`super::content`]. `cargo xtask soak --kind calls` makes them by
-//! the million on a mount of another process, where files are mapped, too, and unmounts in between
+//! The calls on the content of a file are in [`super::content`]. `cargo xtask soak --kind calls` makes them
+//! by the million on a mount of another process, where files are mapped, too, and unmounts in between
 //! ([`Exercise::close`], [`Exercise::compare_all`]).
 
 use super::model::{DIRECTORIES, Id, Model, NAMES};
@@ -303,7 +303,7 @@ impl Exercise {
         Ok(names)
     }
 
-    /// What was read at `pos` against what the file must hold; `whole`: it ends there.
+    /// Compares the bytes that were read at `pos` with the model's; `whole`: the file ends there.
     pub(super) fn compare(&self, file: Id, pos: u64, got: &[u8], whole: bool) -> Result<(), String> {
         let bytes = &self.model.file(file).bytes;
         let end = pos as usize + got.len();
@@ -322,7 +322,7 @@ impl Exercise {
     }
 }
 
-/// What a call returned against what the model says.
+/// Compares a call's result with the model's.
 fn agree(got: Result<(), Errno>, expected: Result<(), Errno>) -> Result<(), String> {
     if got == expected { Ok(()) } else { Err(format!("{got:?}, not {expected:?}")) }
 }

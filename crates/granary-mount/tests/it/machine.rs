@@ -1,9 +1,11 @@
-//! The machine crashes under a mount with machine durability: what is left is the image's files with only
-//! their synced bytes (and any of the others), and everything that was acknowledged is in it.
+//! The machine crashes under a mount with machine durability. It leaves the image's files with their synced
+//! bytes (and any of the others), and everything that was acknowledged is in them.
 //!
 //! ```text
-//!   threads: create, write, fsync ─> told      a log appended to and fdatasynced ─> told      rename, fsync(dir) ─> told
-//!   the test, at random moments: takes what was told, then a copy of the files ─> opens it: recovery, check, all there
+//!   threads: create, write, fsync ─> told    a log appended to and fdatasynced ─> told
+//!            rename, fsync(dir) ─> told
+//!   the test, at random moments: takes what was told, then a copy of the files
+//!            ─> opens it: recovery, check, all there
 //! ```
 
 use super::image;
@@ -28,7 +30,7 @@ const WRITERS: usize = 4;
 const KEPT: u64 = 12;
 const RECORD: usize = 100;
 
-/// What a writer was told: so many mails, records of its log, and moves of its file are durable.
+/// Promises to a writer: so many mails, records of its log, and moves of its file are durable.
 #[derive(Default)]
 struct Told {
     mails: AtomicU64,

@@ -1,5 +1,5 @@
-//! What a directory must hold after the calls of [`super::exerciser`]: files as bytes in memory, and the
-//! names that lead to them.
+//! Model of a directory after the calls of [`super::exerciser`]: files as bytes in memory, and the names that
+//! lead to them.
 //!
 //! ```text
 //!   names ── a ──┐

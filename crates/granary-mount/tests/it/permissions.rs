@@ -174,7 +174,7 @@ fn any_change_of_content_by_somebody_else_takes_set_ids_away() {
                 chmod(&rig.path("f"), 0o6666);
                 let done = runs(rig, user, group, line);
                 let mode = || fs::metadata(rig.path("f")).expect("stat").mode() & 0o7777;
-                // What cannot be done (holes on NOVA) is no change.
+                // A call that is not supported (holes on NOVA) is no change.
                 if done { Some(mode()) } else { (mode() == 0o6666).then_some(()).map(|()| 0) }
             };
             for (user, group, right) in [(USER, USER, 0o666), (USER, 500, 0o2666), (0, 0, 0o6666)] {
@@ -245,7 +245,7 @@ fn without_allow_other_nobody_else_enters() {
     rig.finish();
 }
 
-/// What `program` says on stdout.
+/// The stdout of `program`.
 fn says(program: &str, args: &[&str], dir: &Path) -> String {
     let out = Command::new(program).args(args).current_dir(dir).output().expect("runs");
     assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));

@@ -45,7 +45,7 @@ pub fn possible() -> bool {
     there
 }
 
-/// What rigs run on. NILFS2 gives back at once what it keeps for an hour by default.
+/// The testbed of rigs. NILFS2 gives back at once the space that it keeps for an hour by default.
 pub fn testbed() -> Testbed {
     Testbed::load("bytefs-emulator", &["nilfs2.protection_period=0".to_owned()]).expect("built in")
 }
@@ -160,7 +160,7 @@ pub fn systems() -> impl Iterator<Item = &'static FsEntry> {
     let wanted = std::env::var("GRANARY_FS").ok();
     // On the emulator of ByteFS's paper, which has no second names of pages.
     let testbed = testbed();
-    // Who needs a DIMM gets one beside it.
+    // A file system that needs a DIMM gets one beside it.
     let served =
         FILE_SYSTEMS.iter().filter(move |fs| fs.needs.contains(&Need::Nvm) || testbed.roles_for(fs).is_ok());
     // Variants share the options of their file system, and one of them stands for all, unless others are

@@ -190,7 +190,7 @@ fn a_removed_file_that_was_open_for_long_gives_its_space_when_it_is_closed() {
     }
 }
 
-/// Whichever thread serves them: they go by who asks.
+/// Appends are placed by the program that asks, not by the thread that serves them.
 #[test]
 fn the_appends_of_one_program_lie_together() {
     if !rig::possible() {

@@ -1,9 +1,11 @@
 //! PebbleSSD's vendor commands: FS_WRITE, REMAP, BAM_RESET, BAM_READ.
 //!
 //! ```text
-//!   FS_WRITE   fetch | processor: command + entries | data request | pages over the link | slot, entry | completion
+//!   FS_WRITE   fetch | processor: command + entries | data request | pages over the link | slot, entry
+//!              | completion
 //!   REMAP      fetch | processor: command + two entries of each map per page | completion
-//!   BAM_RESET  fetch | processor | completion                           BAM_READ  ... | entries over the link as pages
+//!   BAM_RESET  fetch | processor | completion
+//!   BAM_READ   ... | entries over the link as pages
 //! ```
 //!
 //! REMAPs are carried out one at a time: two entries of each map change together, and those that overlap keep

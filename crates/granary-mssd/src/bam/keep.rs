@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   REMAP keep   fetch | processor: command + per page two entries of each map and a name | completion
-//!   BAM_NAMES    fetch | processor: command + an entry for each name | names over the link as pages, 8 B each | completion
+//!   BAM_NAMES    fetch | processor: command + an entry for each name
+//!                | names over the link as pages, 8 B each | completion
 //!
 //!   read   ── newest ──> the page under its newest name
 //!   write  ── release ──> an older name ends; the newest name's page goes to the name before it

@@ -4,8 +4,10 @@
 //!   keep 4 -> 9, then 9 -> 7             map of the FTL           names
 //!   read 4, read 9, read 7 = the page    l2p[7] = p, p2l[p] = 7   4 -> 7   9 -> 7
 //!   write or trim of 4                                            9 -> 7
-//!   write or trim of 7, then             l2p[9] = p, p2l[p] = 9   -          the newest of the older names has it now
-//!   BAM_RESET                                                     -          older names end, they read as zeros
+//!   write or trim of 7, then             l2p[9] = p, p2l[p] = 9   -          the newest of the older names
+//!                                                                            has it now
+//!   BAM_RESET                                                     -          older names end, they read
+//!                                                                            as zeros
 //! ```
 //!
 //! The newest name is the one that the maps know; every older name leads there through this table. So the P2L
@@ -19,7 +21,8 @@
 //!
 //! ```text
 //!   0         8            4096
-//!   | names 8 | zeros ...  | name 0 | name 1 | ...        12 B each: older name 4 | newest name 4 | serial number 4
+//!   | names 8 | zeros ...  | name 0 | name 1 | ...
+//!                            12 B each: older name 4 | newest name 4 | serial number 4
 //! ```
 //!
 //! Serial numbers say the order in which names became older ones; the places in the table do not.
@@ -61,7 +64,7 @@ pub struct Names {
     redo: Option<Redo>,
 }
 
-/// What a logical page is.
+/// The role of a logical page among the names of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The only name of its page, or of none.
@@ -114,7 +117,7 @@ impl Names {
         self.place.get(&(lpa.0 as u32)).map_or(lpa, |&at| Lpa(self.table[at as usize].dst as u64))
     }
 
-    /// What a page is.
+    /// The role of a page.
     pub fn role(&self, lpa: Lpa) -> Role {
         let l = lpa.0 as u32;
         if let Some(&at) = self.place.get(&l) {

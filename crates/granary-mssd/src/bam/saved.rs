@@ -6,15 +6,16 @@
 //!     8 B       a REMAP under way; pages 0: none          16 B each: inode number 8 | offset 4 | page 4
 //! ```
 //!
-//! What the entries say of the file's end is in a zone of its own, 2 B each: bytes of the page less 1,
-//! highest bit: the file grew. The names are in another: see `names`.
+//! The entries' statements about the file's end are in a zone of their own, 2 B each: bytes of the page less
+//! 1, highest bit: the file grew. The names are in another zone: see `names`.
 //!
 //! The lists, the inode table and the way from a page to its entry follow from the entries and their order,
 //! which appending them again shows. A reset changes eight bytes, and so does the end of a REMAP.
 //!
 //! A REMAP of many pages, or one for which the log has to be cleaned first, reaches the image in several
-//! groups. So it is noted before its first page moves, with the pages that have moved: who opens the image
-//! moves the rest. A page that was only copied by then is moved again, which gives the same.
+//! groups. So it is noted before its first page moves, with the number of pages that have moved. The next
+//! opening of the image moves the rest. A page that was only copied by then is moved again, with the same
+//! result.
 //!
 //! It does *not* keep the map: that is the FTL's, and the image's medium renames its pages.
 

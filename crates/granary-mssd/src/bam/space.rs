@@ -10,9 +10,9 @@
 //!   inode table                2 slots a file x 16        16 MB                      32 MB for 1 M files
 //! ```
 //!
-//! The paper indexes its file-offset table by page and measures `remap` and `fs_write` each on its own; an
-//! entry that has to move with its page needs a way from the page to the entry, so here the table is as long
-//! as the host's longest interval between two checkpoints needs it, and both fit into 2 GB together.
+//! The paper indexes its file-offset table by page and measures `remap` and `fs_write` each on its own. Here
+//! an entry has to move with its page, which needs a way from the page to the entry. So this table is only as
+//! long as the host's longest interval between two checkpoints needs it. Both fit into 2 GB together.
 
 use crate::config::BamConfig;
 use granary_units::Bytes;
@@ -30,7 +30,7 @@ pub struct BamTable {
 }
 
 impl BamTable {
-    /// What it takes.
+    /// Its size.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.entries * self.entry)
     }
@@ -85,7 +85,7 @@ impl BamSpace {
         ]
     }
 
-    /// What all tables take.
+    /// Size of all tables together.
     pub fn used(&self) -> Bytes {
         Bytes(self.tables.iter().map(|t| t.bytes().0).sum())
     }

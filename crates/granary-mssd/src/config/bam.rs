@@ -1,4 +1,4 @@
-//! What a drive with BAM has.
+//! Configuration of a drive with BAM.
 
 use super::is_none;
 use granary_units::{Bytes, Nanos};

@@ -1,4 +1,4 @@
-//! What a configuration must not be.
+//! Validation of a drive's configuration.
 
 use super::{DriveConfig, WriteAck};
 use crate::bam::space::BamSpace;
@@ -18,7 +18,7 @@ pub enum ConfigError {
     Value {
         /// Path of the field, as in the testbed file.
         field: &'static str,
-        /// What is wrong and what would be right.
+        /// The fault, and the values that would be right.
         why: String,
     },
     /// The flash part.
@@ -94,7 +94,7 @@ impl DriveConfig {
         self.validate_log()
     }
 
-    /// What only plain SSDs have.
+    /// Checks the settings that only plain SSDs have.
     pub(super) fn validate_plain(&self) -> Result<(), ConfigError> {
         let f = &self.firmware;
         let large = self.flash.unit_pages() > 1;

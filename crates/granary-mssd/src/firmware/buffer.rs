@@ -1,8 +1,8 @@
 //! [`Backend`]: the write buffer in front of the FTL, and the FTL.
 //!
 //! ```text
-//!   put ──> | waiting: page page page ... |  ──issue──> | programming: at most 2 per plane | ──done──> slot free
-//!             battery-backed DRAM, 16 MB                  (FTL has the page, buffer keeps it until done)
+//!   put ──> | waiting: page page ... | ──issue──> | programming: at most 2 per plane | ──done──> slot free
+//!             battery-backed DRAM, 16 MB            (FTL has the page, buffer keeps it until done)
 //! ```
 //!
 //! A page is safe once it is in the buffer (battery-backed). Programs are issued in order of arrival, a
@@ -77,11 +77,11 @@ pub struct Backend {
     ahead: usize,
     ack: WriteAck,
     refused: Option<String>,
-    /// What comes now has been acknowledged already: it is taken even beyond the end of life, into room that
-    /// is kept for it.
+    /// The pages that come now have been acknowledged already. They are taken even beyond the end of life,
+    /// into room that is kept for them.
     owed: bool,
-    /// Nothing outlives this process: what the flash refuses is taken all the same, so that one can look at
-    /// what there is.
+    /// Nothing outlives this process. Pages that the flash refuses are taken all the same, so that the
+    /// content can be looked at.
     fleeting: bool,
     counters: BufferCounters,
 }
@@ -239,7 +239,7 @@ impl Backend {
         while self.programming.len() < self.ahead
             && let Some(slot) = self.waiting.pop_front()
         {
-            // What waited has left the processor's caches: their turn comes soon.
+            // Slots that waited have left the processor's caches, and their turn comes soon.
             if let Some(&next) = self.waiting.get(SOON) {
                 self.ftl.prefetch_entry(self.slots[next as usize].lpa);
                 self.ftl.prefetch_copy(self.slots[self.waiting[SOON / 2] as usize].lpa);
@@ -409,7 +409,7 @@ impl Backend {
         (stats.plane_busy, stats.bus_busy)
     }
 
-    /// What was counted: the buffer's and the flash's.
+    /// Counters of the buffer and of the flash.
     pub fn counters(&self) -> (BufferCounters, FlashCounters) {
         (self.counters, self.ftl.counters())
     }

@@ -286,8 +286,8 @@ impl Cache {
         self.uses.prefetch(slot);
     }
 
-    /// What is evicted has not been used for long: the slots of the next victims, and what the first of them
-    /// holds, have left the processor's caches.
+    /// Fetches the slots of the next victims, and the content of the first of them, into the processor's
+    /// caches. Victims have not been used for long, so their memory has left these caches.
     fn prefetch_victims(&mut self) {
         let Some(next) = self.uses.longest() else { return };
         for slot in self.uses.next() {

@@ -3,8 +3,8 @@
 use granary_flash::Timeline;
 use granary_units::Nanos;
 
-/// The drive's processors. What a host waits for is served in the order in which it is ready; background work
-/// takes time that nobody else has asked for, in pieces that are not interrupted.
+/// The drive's processors. Work that a host waits for is served in the order in which it is ready. Background
+/// work takes time that nobody else has asked for, in pieces that are not interrupted.
 #[derive(Clone)]
 pub struct Cores(Vec<Timeline>);
 
@@ -21,8 +21,8 @@ impl Cores {
     }
 
     /// A piece of background work whose turn comes at `ready`, which is not later than the drive's present:
-    /// it takes idle time. Whoever comes while the piece is under way waits for its end. Returns when it is
-    /// done.
+    /// it takes idle time. Work that comes while the piece is under way waits for its end. Returns when the
+    /// piece is done.
     pub fn serve_idle(&mut self, ready: Nanos, len: Nanos) -> Nanos {
         self.serve(ready, len)
     }

@@ -165,7 +165,7 @@ impl Log {
         View { regions: &self.regions, txlog: &self.txlog }
     }
 
-    /// What was counted; superseded lines are those that left the index for no other reason.
+    /// Counters of the log. Superseded lines are those that left the index for no other reason.
     pub fn counters(&self) -> LogCounters {
         let c = self.counters;
         let left = c.lines_voided + c.lines_cleaned + c.lines_dropped + c.lines_lost;

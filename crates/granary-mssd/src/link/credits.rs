@@ -1,7 +1,8 @@
 //! [`Credits`]: how many posted lines the drive can have that its firmware has not taken yet.
 //!
 //! ```text
-//!   CPU ── link ──> | line | line | line |   ──> firmware, when it has time (and the log room, the cache the page)
+//!   CPU ── link ──> | line | line | line |   ──> firmware, when it has time
+//!                                                (and the log room, the cache the page)
 //!                    held until taken; where all places are held, the link sends no more, and the CPU waits
 //! ```
 //!

@@ -1,15 +1,16 @@
 //! [`WriteCombining`]: the lines that the host's cores hold between a store and its clwb.
 //!
 //! ```text
-//!   store ──> | line 40, core 0: bytes 0..8, 16..64 | line 41, core 3: all 64 | ...    oldest first, `wc_buffers` a core
+//!   oldest first, `wc_buffers` a core:
+//!   store ──> | line 40, core 0: bytes 0..8, 16..64 | line 41, core 3: all 64 | ...
 //!                   | flush_lines(range), or pushed out by another line
 //!                   v
 //!             run of neighbouring lines of one page and one transaction = one posted write
 //! ```
 //!
-//! Invariants: a line is held once, by the core that stored to it last (caches are coherent: a write-back or
-//! a load by any core finds it), for one transaction; power loss takes every held line or leaves it, each on
-//! its own. It does *not* know time.
+//! Invariants: a line is held once, by the core that stored to it last, for one transaction; power loss takes
+//! every held line or leaves it, each on its own. Caches are coherent: a write-back or a load by any core
+//! finds the line. It does *not* know time.
 //!
 //! Source: ByteFS section 4.2 (write combining, clwb).
 
@@ -29,7 +30,7 @@ pub struct HeldLine {
     pub tx: TxId,
     /// The core that holds it.
     pub core: u16,
-    /// What is being written.
+    /// The structure that is being written.
     pub what: Structure,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   read     fetch | processor | flash (merged with the log) | page over the link | completion
-//!   write    fetch | processor | data request | pages over the link | slot in the buffer | (program) | completion
+//!   write    fetch | processor | data request | pages over the link | slot in the buffer | (program)
+//!            | completion
 //!   others   fetch | processor | (room in the TxLog, recovery) | completion
 //! ```
 //!

@@ -4,11 +4,12 @@
 //! ```text
 //!   first page: served as any load; was nothing in its way?
 //!     no ──> the next one likewise
-//!     yes ─> settled: as long as pages are cached and hold what the host knows, each takes as long as the one before,
+//!     yes ─> settled: as long as pages are cached and hold what the host knows,
+//!            each takes as long as the one before,
 //!            so time, processors and link go on by that many times as much at once        (load_settled)
 //! ```
 //!
-//! A linear search of a directory asks for hundreds of pages for each name: what a page costs here decides
+//! A linear search of a directory asks for hundreds of pages for each name. The cost of a page here decides
 //! how fast such file systems are simulated. Answers, counters and order of use are those of loads one by one
 //! (tests/chains.rs).
 
@@ -115,7 +116,7 @@ impl State {
         what: Structure,
     ) -> (usize, Nanos) {
         let none = (0, Nanos::ZERO);
-        // Whatever a page may change but the order of use is left to loads one by one.
+        // Where a page may change anything but the order of use, loads one by one do it.
         let redirects = self.companion.as_ref().is_some_and(|own| own.redirects());
         if redirects || self.inner.tracking || !self.wc.is_empty() || self.inner.backend.image().is_some() {
             return none;

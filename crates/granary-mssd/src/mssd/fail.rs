@@ -1,8 +1,9 @@
-//! Power: what is lost, what stays, and what is tracked to know the difference.
+//! Power: losses, survivors, and the tracking that tells them apart.
 //!
 //! ```text
 //!   power_fail   acknowledged commands take effect | unverified lines: each lost or not
-//!                | commands in flight: pages torn, commits a prefix | write-combining lines: each lost or not
+//!                | commands in flight: pages torn, commits a prefix
+//!                | write-combining lines: each lost or not
 //!   power_on     DRAM content comes back, index rebuilt from the log's regions, timelines idle
 //! ```
 //!
@@ -72,7 +73,7 @@ impl State {
             self.apply(now, effect);
         }
         self.post_survivors(c, now, |line| random.survives(Thing::Line("combined", line)));
-        // What has landed in the last moment is in the drive for good.
+        // Lines that have landed in the last moment are in the drive for good.
         self.inner.firmware.verified(u64::MAX);
         // Those are in the cache now. A volatile one keeps nothing: each has got to flash, or is gone.
         if c.firmware.volatile_cache {

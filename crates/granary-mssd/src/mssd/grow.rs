@@ -1,11 +1,12 @@
 //! The drive of an open image gets more packages while it is in use.
 //!
 //! ```text
-//!   lock: calls wait ── changes published ── the image's files (granary-image) ── FTL, firmware, size ── calls go on
+//!   lock: calls wait ── changes published ── the image's files (granary-image) ── FTL, firmware, size
+//!                    ── calls go on
 //! ```
 //!
-//! Nothing of what the drive holds in memory is lost or moved: lines not yet flushed, open transactions, the
-//! log and what is on its way stay as they are. Only the places change where the image keeps them.
+//! Nothing in the drive's memory is lost or moved: lines not yet flushed, open transactions, the log and
+//! commands under way stay as they are. Only the places change where the image keeps them.
 
 use super::Mssd;
 use crate::config::DriveConfig;

@@ -1,5 +1,4 @@
-//! What tests and benches look at in the flash, past the host's interface, and the faults that they switch
-//! on.
+//! Views of the flash for tests and benches, past the host's interface, and the faults that they switch on.
 
 use super::Mssd;
 use granary_flash::{Faults, NandStats};
@@ -21,7 +20,7 @@ impl Mssd {
         at.is_some()
     }
 
-    /// What the NAND array itself counted, whatever the cause.
+    /// Counters of the NAND array itself, over all causes.
     pub fn nand_stats(&self) -> NandStats {
         self.state.lock().inner.backend.ftl().nand_stats()
     }

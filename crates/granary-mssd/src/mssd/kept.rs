@@ -1,8 +1,9 @@
 //! [`Kept`]: a drive as an image kept it, before it runs.
 //!
 //! ```text
-//!   dram (with the redo log in it) ──load──> Kept ──start: with the journal that takes its changes──> Mssd, powered up
-//!                                             └─ sequence: which contents of flash pages in the redo log still count
+//!   dram (with the redo log in it) ──load──> Kept ──start: with a journal for changes──> Mssd, powered up
+//!                                             └─ sequence: which contents of flash pages in the redo log
+//!                                                          still count
 //! ```
 //!
 //! A companion's command that was under way is finished by the drive itself ([`Mssd::resume`]), once its
@@ -70,7 +71,7 @@ impl Kept {
     /// The drive, powered up before time starts; what it changes goes to `journal`.
     ///
     /// # Errors
-    /// What the flash says about a map that contradicts itself.
+    /// The flash's report of a map that contradicts itself.
     pub fn start(self, journal: &Arc<Journal>) -> Result<Mssd, ImageError> {
         let Kept { config, medium, firmware, companion, paced } = self;
         let medium = medium.with_journal(journal.clone());

@@ -1,4 +1,4 @@
-//! What the drive does between calls, under its lock.
+//! The drive's work between calls, under its lock.
 
 use super::State;
 use granary_device::DriveError;

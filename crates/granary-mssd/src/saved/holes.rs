@@ -1,9 +1,10 @@
 //! [`Holes`]: space of the file `flash` that nobody needs any more goes back to the host.
 //!
 //! ```text
-//!   live[b]   5 ... 1  0 ──last current page gone──> waiting: | b, group | ... |   more than `keep` of them: the oldest are
-//!                                                               punched, a batch at a time, unless
-//!                                                               programmed meanwhile
+//!   live[b]   5 ... 1  0 ──last current page gone──> waiting: | b, group | ... |
+//!                                                               more than `keep` of them: the oldest
+//!                                                               are punched, a batch at a time,
+//!                                                               unless programmed meanwhile
 //! ```
 //!
 //! A block of which no page is current holds nothing that is ever read again, erased or not: trims,
@@ -92,7 +93,7 @@ impl Holes {
         }
     }
 
-    /// What was emptied since the last time becomes safe with this group.
+    /// Blocks that were emptied since the last call become safe with this group.
     #[inline]
     pub fn published(&mut self, group: u64) {
         for e in self.waiting.iter_mut().rev().take_while(|e| e.safe == u64::MAX) {

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   0       4 KiB
-//!   | state | blocks | pages | TxLog | log 0 | log 1 | cache slots | cache pages | BAM | file ends | names | checksums |
-//!     |        |        |                                |                                4 B per 4 KiB of all before
+//!   | state | blocks | pages | TxLog | log 0 | log 1 | cache slots | cache pages | BAM | file ends | ...
+//!     |        |        |                                |
 //!     |        |        24 B per flash page              16 B per slot
 //!     |        16 B per erase block
 //!     which half of the log is active, cleaning, ends of the TxLog
+//!   ... | names | checksums |
+//!                 4 B per 4 KiB of all before
 //! ```
 //!
 //! Every zone begins at a multiple of 4 KiB. Bytes that were never written are zero and mean "as new", so
@@ -62,7 +64,7 @@ pub struct Layout {
     pub slot_count: u64,
     /// Tables of BAM; no bytes where the drive has none.
     pub bam: u64,
-    /// What BAM's entries say of the file's end; no bytes where the drive has no names.
+    /// The file's end as BAM's entries state it; no bytes where the drive has no names.
     pub ends: u64,
     /// Names of BAM; likewise.
     pub names: u64,
@@ -143,7 +145,7 @@ impl Layout {
     }
 }
 
-/// What is kept of a flash page beside its content.
+/// The entry of a flash page, beside its content.
 ///
 /// ```text
 ///   0          8               16     20    22     24

@@ -1,15 +1,17 @@
 //! [`ImageMedium`]: flash pages in a file, their OOB and the saved map in the drive's memory.
 //!
 //! ```text
-//!   blocks[b] ---> entries   len = pages programmed; nothing allocated while erased      24 B each, see `layout.rs`
+//!   blocks[b] ---> entries   len = pages programmed; nothing allocated while erased
+//!                            24 B each, see `layout.rs`
 //!   wear[b]   erases, top bit: bad
-//!   content   repeated word: in the entry | bytes: `flash` at 4096 ppa, its sum in the entry | riding: see granary-redo
+//!   content   repeated word: in the entry | bytes: `flash` at 4096 ppa, its sum in the entry
+//!             riding: see granary-redo
 //! ```
 //!
-//! The map is saved as one bit of each entry: whether the page is the current copy of its logical page; where
-//! the drive has BAM, that page is the P2L table's, which REMAP changes, and not the one under which it was
-//! programmed. Every change leaves a redo record. A page whose checksum is wrong reads as an error of kind
-//! `InvalidData`, which the flash array reports as unreadable.
+//! The map is saved as one bit of each entry: whether the page is the current copy of its logical page. Where
+//! the drive has BAM, that logical page is the P2L table's, which REMAP changes, and not the one under which
+//! the page was programmed. Every change leaves a redo record. A page whose checksum is wrong reads as an
+//! error of kind `InvalidData`, which the flash array reports as unreadable.
 //!
 //! Memory: 24 B for each programmed page, 12 B for each block.
 
@@ -228,7 +230,7 @@ impl ImageMedium {
         }
     }
 
-    /// What another part of the drive changed goes with what the flash changed from here on: into one group.
+    /// Puts the changes of another part of the drive into one group with the flash's changes from here on.
     pub fn carry(&mut self, redo: &mut Redo) {
         self.redo.take(redo);
     }

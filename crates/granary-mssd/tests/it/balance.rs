@@ -167,7 +167,7 @@ fn every_sum_balances_on_any_drive_after_any_workload() {
         let (c, nand) = (drive.counters(), drive.nand_stats());
         let sum = |a: &[u64]| a.iter().sum::<u64>();
 
-        // What the host sent and asked for is what the link carried.
+        // The link carried the bytes that the host sent and asked for.
         let link = [&c.link.block_write, &c.link.byte_write, &c.link.block_read, &c.link.byte_read];
         assert_eq!(link.map(|a| sum(a)), h.sent, "seed {seed}: block and byte, in and out");
 
@@ -199,7 +199,7 @@ fn every_sum_balances_on_any_drive_after_any_workload() {
         let of_ftl = 1.0 + gc as f64 / (c.flash.total_programs() - gc).max(1) as f64;
         assert!((of_nand - of_ftl).abs() < 1e-9, "seed {seed}: WAF {of_nand} and {of_ftl}");
 
-        // What is stored in the end: the pages that the host wrote and did not trim.
+        // The pages that the host wrote and did not trim are stored in the end.
         assert_eq!(drive.mapped_pages(), h.held.len() as u64, "seed {seed}: pages in flash");
         copied += gc;
         stalls += l.stalls + b.stalls;

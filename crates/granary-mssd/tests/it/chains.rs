@@ -1,9 +1,8 @@
-//! A chain of loads is the same as its loads one by one: in time, in what is counted, in what the cache
-//! evicts afterwards.
+//! A chain of loads is the same as its loads one by one: in time, in counters, in the cache's later victims.
 //!
 //! ```text
 //!   one schedule ──> drive with its own load_known
-//!               └──> drive that is asked run by run                                every answer, every counter equal
+//!               └──> drive that is asked run by run                        every answer, every counter equal
 //! ```
 
 use granary_device::{Chain, Command, Drive, Streamed, Structure, load_one_by_one};

@@ -211,7 +211,7 @@ impl Rig {
                 ranges.iter().for_each(|&r| Rig::each(r, |src, dst| after.keep(src, dst)));
                 let crash = self.rng.chance(0.2);
                 if crash {
-                    // What came before it is acknowledged: only this one is in flight.
+                    // The commands before it are acknowledged: only this one is in flight.
                     self.now = self.now.max(self.last);
                 }
                 match self.ask(Command::Vendor(&mut RemapKeep { ranges: ranges.to_vec() })) {
@@ -315,7 +315,7 @@ impl Rig {
         out
     }
 
-    /// Whatever is acknowledged by the time that the last command is.
+    /// Compares the drive with the model, once all commands are acknowledged.
     fn examine(&mut self) {
         self.now = self.now.max(self.last);
         let model = self.model.clone();
@@ -415,7 +415,7 @@ fn a_chain_keeps_all_names_until_each_ends_by_itself() {
     ask(Command::Write { lpa: Lpa(2), pages: &[Page::word(8)], what: WHAT });
     assert_eq!([word(0), word(2)], [7, 8], "the old name outlives the newest");
     ask(Command::Vendor(&mut RemapKeep { ranges: keep(2, 3).to_vec() }));
-    // Whoever recovers to name 2 trims 3: the reset leaves 2.
+    // A host that recovers to name 2 trims 3: the reset leaves 2.
     ask(Command::Trim { lpa: Lpa(3), count: 1 });
     ask(Command::Vendor(&mut RemapKeep { ranges: keep(0, 4).to_vec() }));
     ask(Command::Vendor(&mut BamReset));

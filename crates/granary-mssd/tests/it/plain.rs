@@ -180,8 +180,8 @@ fn a_late_write_is_overtaken_by_those_behind_it() {
     assert!((10..50).contains(&with), "{with} of 200");
 }
 
-/// Clients side by side: each writes a page of its own and sends a FLUSH when that is answered. What was
-/// flushed is there after a power failure, though writes are late.
+/// Clients side by side: each writes a page of its own and sends a FLUSH when that is answered. Flushed pages
+/// are there after a power failure, though writes are late.
 #[test]
 fn what_was_flushed_is_there_though_writes_are_late() {
     const CLIENTS: u64 = 4;

@@ -1,5 +1,5 @@
-//! Who goes first in a busy drive, and that nothing is had before it is there: a host's reads pass background
-//! work and queued programs, pages on their way from flash are waited for, and stores go no faster than the
+//! Priorities in a busy drive: a host's reads pass background work and queued programs. No data is served
+//! before it is there: pages on their way from flash are waited for, and stores go no faster than the
 //! firmware takes them.
 
 use granary_device::{Command, Drive, Structure};

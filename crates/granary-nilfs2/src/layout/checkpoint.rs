@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   header      checkpoints 8 | snapshots 8
-//!   checkpoint  flags 4 | 0 4 | age 8, ns | inodes 8 | blocks 8 | inodes without names 8 | 0 24 | inode of the ifile 128
+//!   checkpoint  flags 4 | 0 4 | age 8, ns | inodes 8 | blocks 8 | inodes without names 8 | 0 24
+//!               | inode of the ifile 128
 //! ```
 
 use super::inode::DiskInode;

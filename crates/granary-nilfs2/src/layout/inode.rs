@@ -17,7 +17,7 @@ pub const INODE: usize = 128;
 pub const MAP: usize = 56;
 const MAP_AT: usize = 56;
 
-/// What an inode holds.
+/// Content of an inode.
 #[derive(Clone, Debug)]
 pub struct DiskInode {
     /// Attributes; of a file of metadata only size counts.

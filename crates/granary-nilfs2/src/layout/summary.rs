@@ -61,9 +61,9 @@ pub enum Part {
 /// One block of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SummaryEntry {
-    /// Whose it is.
+    /// The inode that owns the block.
     pub ino: u64,
-    /// What it is.
+    /// Kind and place of the block in its file.
     pub part: Part,
     /// Virtual block number; 0 in DAT.
     pub vblk: u64,
@@ -86,7 +86,7 @@ impl SummaryEntry {
         self.ino == other.ino && self.remapped == other.remapped && (!node(self) || node(other))
     }
 
-    /// What drive counters call such a block, where it is not content of a file or of a directory.
+    /// Structure of such a block in drive counters, where it is not content of a file or of a directory.
     pub fn structure(&self, content: Structure) -> Structure {
         match (self.ino, self.part) {
             (DAT_INO, _) | (_, Part::Node { .. }) => Structure::DataPointer,

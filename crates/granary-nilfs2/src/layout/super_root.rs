@@ -1,7 +1,8 @@
 //! The super root: the last block of a log that has everything. It leads to all of a checkpoint.
 //!
 //! ```text
-//!   0 magic 4 | crc 4 | checkpoint 8 | age of the file system 8, ns | 64 inode of DAT 128 | of cpfile 128 | of sufile 128
+//!   0 magic 4 | crc 4 | checkpoint 8 | age of the file system 8, ns
+//!   64 inode of DAT 128 | of cpfile 128 | of sufile 128
 //! ```
 
 use super::inode::{DiskInode, INODE};

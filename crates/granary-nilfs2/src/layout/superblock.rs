@@ -1,8 +1,9 @@
-//! The superblock: the shape of the file system, and where recovery begins to read.
+//! The superblock: the shape of the file system, and the place where recovery begins to read.
 //!
 //! ```text
-//!   block 0, byte 1024     magic 4 | crc 4 | blocks 8 | segments 8 | blocks per segment 4 | reserved segments 4
-//!   last block, byte 0     | mounts 4 | flags 4 | last log: address 8, sequence 8, serial 8 | writes 8
+//!   block 0, byte 1024    magic 4 | crc 4 | blocks 8 | segments 8 | blocks per segment 4
+//!   last block, byte 0    | reserved segments 4 | mounts 4 | flags 4
+//!                         | last log: address 8, sequence 8, serial 8 | writes 8
 //! ```
 //!
 //! The two are written in turn; the valid one with more `writes` counts.

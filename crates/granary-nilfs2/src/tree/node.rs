@@ -100,7 +100,7 @@ impl Node {
         Ok(None)
     }
 
-    /// Sets a pointer; what no longer fits is a new right sibling. `made`: entries and nodes that came.
+    /// Sets a pointer; overflow becomes a new right sibling. `made`: entries and nodes that came.
     pub fn set(&mut self, key: u64, ptr: u64, from: &mut dyn Blocks, made: &mut u64) -> Result<Option<Node>> {
         self.dirty = true;
         if self.level == 1 {

@@ -1,4 +1,4 @@
-//! The cleaner: every file keeps its content, whoever cleans; what a sweep leaves is not worth it.
+//! The cleaner: every file keeps its content under every cleaner; a sweep leaves only poor victims.
 
 use crate::common::{Mounted, Subject, promising};
 use granary_fs::{Call, Space, Sweep};

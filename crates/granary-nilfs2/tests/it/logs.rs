@@ -1,5 +1,5 @@
-//! When logs are written that nobody waits for. What each operation writes is compared with Linux's in
-//! `granary calibrate --reference`.
+//! Times of logs that nobody waits for. `granary calibrate --reference` compares the writes of each operation
+//! with Linux's.
 
 use crate::common::{Mounted, Subject};
 use granary_sim::sleep;

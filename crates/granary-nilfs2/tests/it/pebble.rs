@@ -26,7 +26,7 @@ fn opt() -> Subject {
     Subject { mkfs, mount }
 }
 
-/// The same cleaning with and without REMAP: what it writes is a fraction, and every file is as it was.
+/// The same cleaning with and without REMAP: it writes a fraction, and every file is as it was.
 #[test]
 fn renaming_writes_a_fraction_of_what_copying_does() {
     let written = |remap_cleaning: bool, names: u32| {
@@ -139,7 +139,7 @@ fn fsyncs_by_fs_write_wait_together() {
     assert!(eight < 6 * one, "20 fsyncs of one thread take {one} ns, of each of eight {eight} ns");
 }
 
-/// What such fsyncs promised is there after a power failure: content and size.
+/// Content and size that such fsyncs promised are there after a power failure.
 #[test]
 fn sizes_and_data_of_fs_writes_survive() {
     let before = |m: &Mounted| {

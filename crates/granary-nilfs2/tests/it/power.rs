@@ -1,4 +1,4 @@
-//! Power failures at random instants: what fsync promised is there, everything is sound, work goes on.
+//! Power failures at random instants: fsynced changes are there, everything is sound, work goes on.
 
 use crate::common::{Mounted, Subject, promising};
 use granary_nilfs2::{MkfsOptions, MountOptions};

@@ -94,7 +94,7 @@ fn snapshots_stay_readable_through_cleaning() {
     });
 }
 
-/// What is young is not cleaned away: within the protection period each checkpoint can become a snapshot.
+/// Young checkpoints are not cleaned away: within the protection period each can become a snapshot.
 #[test]
 fn young_checkpoints_are_protected() {
     run(|| {

@@ -58,7 +58,7 @@ fn no_space_comes_when_nothing_is_left() {
     });
 }
 
-/// What is dead but protected is not offered until its time is over; what is offered can be written.
+/// Dead but protected blocks are not offered until their time is over. All offered blocks can be written.
 #[test]
 fn statfs_does_not_offer_what_the_protection_period_keeps() {
     run(|| {
@@ -89,7 +89,7 @@ fn statfs_does_not_offer_what_the_protection_period_keeps() {
         assert!(nothing <= all / 50, "{nothing} of {all}");
         assert_eq!(write(&mut p, "/again", file), Err(FsError::NoSpace));
         m.check();
-        // What the failed write left dead is as young as it was.
+        // The blocks that the failed write left dead are young, too: wait.
         sleep(hour + Nanos::from_secs(60));
         let later = offered(&mut p);
         assert_eq!(m.fs.kept_back(&Call::offline()), Ok(None), "nothing is young any more");
@@ -124,7 +124,7 @@ fn the_cleaner_and_statfs_count_live_blocks_without_a_walk_of_the_dat() {
     });
 }
 
-/// What `df -i` calls used are the inodes that there are.
+/// The used inodes of `df -i` are the inodes that there are.
 #[test]
 fn statfs_counts_the_inodes_that_there_are() {
     run(|| {

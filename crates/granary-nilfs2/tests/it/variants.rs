@@ -1,4 +1,4 @@
-//! Every variant with a cleaner that never rests: what is in a file is what was written there.
+//! Every variant with a cleaner that never rests: each file has the content that was written.
 
 use crate::common::{Subject, promising};
 use granary_nilfs2::{MkfsOptions, MountOptions, NILFS2_FSWRITE, NILFS2_PEBBLE, NILFS2_REMAP, Nilfs2};
@@ -32,7 +32,7 @@ fn restless(variant: Variant) -> Subject {
     }
 }
 
-/// The cleaner moved something, by what the variant has for it.
+/// The cleaner moved something, in the variant's own way.
 fn cleaned(fs: &Nilfs2) {
     let (stats, remaps) = (fs.stats(), fs.options().remap_cleaning);
     let moved = if remaps { stats.remapped } else { stats.copied };

@@ -24,7 +24,7 @@ granary_suite::whole_suite! { suite::on_ssd;
     concurrent_calls_have_a_serial_order => of busy();
     any_calls_of_64_tasks_end_and_leave_a_sound_file_system => of busy();
     threads_on_the_wall_clock_leave_a_sound_file_system => of busy();
-    // "No space" is said only where nothing is available, and what was removed is there for others.
+    // "No space" is said only where nothing is available, and removed space is there for others.
     no_space_is_said_only_where_statfs_says_it => of promising();
     what_was_fsynced_survives_power_failures => is {
         let all = suite::what_was_fsynced_survives_power_failures(&crate::power::busy(), 8);

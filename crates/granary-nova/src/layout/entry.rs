@@ -1,9 +1,12 @@
 //! Log entries.
 //!
 //! ```text
-//!   write   64 B            1 | 0 3 | epoch 4 | page 8 | block 8 | pages 4 | dead pages 4* | mtime 8 | size 8 | CRC 4 | 0
-//!   dentry  48 B + name     2 | length 1 | kind 1 | dead 1* | epoch 4 | inode 8 | time 8 | links 4 | CRC 4 | 0 16 | name
-//!   attr    56 B            3 | flags 1* | mode 2 | epoch 4 | uid 4 | gid 4 | atime mtime ctime size 8 each | CRC 4 | links 4
+//!   write   64 B            1 | 0 3 | epoch 4 | page 8 | block 8 | pages 4 | dead pages 4* | mtime 8
+//!                             | size 8 | CRC 4 | 0
+//!   dentry  48 B + name     2 | length 1 | kind 1 | dead 1* | epoch 4 | inode 8 | time 8 | links 4
+//!                             | CRC 4 | 0 16 | name
+//!   attr    56 B            3 | flags 1* | mode 2 | epoch 4 | uid 4 | gid 4
+//!                             | atime mtime ctime size 8 each | CRC 4 | links 4
 //!   link    40 B            4 | dead 1* | 0 2 | epoch 4 | links 4 | CRC 4 | ctime 8 | 0 16
 //!   next    1 B             0x7f: the log goes on in the next page
 //! ```
@@ -67,9 +70,9 @@ pub enum LogEntry {
     Dentry {
         /// The name.
         name: Box<[u8]>,
-        /// What it stands for.
+        /// Number of its inode.
         ino: u64,
-        /// What that is.
+        /// Kind of that inode.
         kind: FileKind,
         /// Taken away again.
         dead: bool,

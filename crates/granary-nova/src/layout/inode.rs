@@ -1,12 +1,13 @@
-//! An inode: 128 B, two lines. The first holds what it was created with, the second its log.
+//! An inode: 128 B, two lines. The first holds its attributes at creation, the second its log.
 //!
 //! ```text
-//!   0      8     16     24     32     40     44     48     52     56        64     72      80      88        96
-//!   | word | size | atime| mtime| ctime| uid  | gid  | links| rdev | CRC, epoch | ino  | head  | tail  | 0       | delete epoch |
+//!   0      8      16      24      32      40    44    48      52     56           64
+//!   | word | size | atime | mtime | ctime | uid | gid | links | rdev | CRC, epoch |
 //!     valid 1, deleted 1, kind 1, flags 1, mode 2, 0 2
-//!   104    108    109    112          116
-//!   | epoch| cut  | 0    | generation | 0 ...      epoch of the attributes in the first line; 0: those it
-//!                                                  was created with
+//!   64    72     80     88  96             104     108   109 112          116
+//!   | ino | head | tail | 0 | delete epoch | epoch | cut | 0 | generation | 0 ...
+//!                                            epoch of the attributes in the first line; 0: those it
+//!                                            was created with
 //! ```
 //!
 //! Attributes that change later are in the log, newest last. The access time also changes in place, with the

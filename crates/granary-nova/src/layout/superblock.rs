@@ -34,7 +34,7 @@ impl Superblock {
     /// Reads it.
     ///
     /// # Errors
-    /// `Corrupt` with what is wrong.
+    /// `Corrupt` with the reason.
     pub fn parse(b: &[u8; SIZE]) -> Result<Superblock> {
         if u64_at(b, 0) != MAGIC {
             return Err(corrupt(format!("block 0 begins with {:02x?}: no NOVA here", &b[..8])));

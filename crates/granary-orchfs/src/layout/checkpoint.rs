@@ -2,7 +2,8 @@
 //! counts.
 //!
 //! ```text
-//!   0 "OrchFScp" 8 | 8 generation 8 | 16 mounts 8 | 24 clean 4 | 28 CRC-32C (itself zero) 4 | 32 end of used inodes 8 | 40 zero
+//!   0 "OrchFScp" 8 | 8 generation 8 | 16 mounts 8 | 24 clean 4 | 28 CRC-32C (itself zero) 4
+//!   32 end of used inodes 8 | 40 zero
 //!   64 head of journal 0, 8 | head of journal 1, 8 | ...
 //! ```
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   page     0 inode of the directory 8 | 8 next page 8 | 16 zero | 32 units 1 to 127
-//!   entry    0 inode 8, 0 = removed | 8 cookie 8 | 16 kind 1 | 17 bytes of the name 1 | 18 units 1 | 19 zero | 20 CRC-32C 4 | 24 name
+//!   entry    0 inode 8, 0 = removed | 8 cookie 8 | 16 kind 1 | 17 bytes of the name 1 | 18 units 1 | 19 zero
+//!            | 20 CRC-32C 4 | 24 name
 //! ```
 //!
 //! A cookie is the entry's place in the order of listing: new entries get larger ones than all before, and
@@ -26,11 +27,11 @@ const CRC: usize = 20;
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dentry {
-    /// What it stands for.
+    /// Inode that it names.
     pub ino: u64,
     /// Its place in the order of listing.
     pub cookie: u64,
-    /// What that is.
+    /// File type of the inode.
     pub kind: FileKind,
     /// Its name.
     pub name: Vec<u8>,

@@ -1,15 +1,17 @@
 //! An inode on the NVM: 512 B.
 //!
 //! ```text
-//!   0 number 8 | 8 CRC-32C (itself zero) 4 | 12 generation 4 | 16 kind 1, 0 = free | 17 flags 1 | 18 mode 2 | 20 links 4
-//!   24 owner 4 | 28 group 4 | 32 device 4 | 36 bytes of the target in here 4 | 40 word of the tree's root 8
-//!   48 first page of a directory, or of a long target 8 | 56 first page of attributes 8 | 64 parent of a directory 8
-//!   72 access time 8 | 80 number of the last undo slot whose write counts 8 | 88 size 8 | 96 time of change of content 16
+//!   0 number 8 | 8 CRC-32C (itself zero) 4 | 12 generation 4 | 16 kind 1, 0 = free | 17 flags 1 | 18 mode 2
+//!   20 links 4 | 24 owner 4 | 28 group 4 | 32 device 4 | 36 bytes of the target in here 4
+//!   40 word of the tree's root 8 | 48 first page of a directory, or of a long target 8
+//!   56 first page of attributes 8 | 64 parent of a directory 8 | 72 access time 8
+//!   80 number of the last undo slot whose write counts 8 | 88 size 8 | 96 time of change of content 16
 //!   112 of attributes 16    (nanoseconds 8, zero 8)
 //!   128 target of a symbolic link, up to 384
 //! ```
 //!
-//! Source: released code: 512 B, times of 16 B each. What a write stamps lies together: it is one record.
+//! Source: released code: 512 B, times of 16 B each. The fields that a write stamps lie together: they are
+//! one record.
 
 use crate::layout::nodes::{seal, sealed};
 use crate::unit::Word;
@@ -38,7 +40,7 @@ pub const LENGTH: usize = 88;
 /// Where what a write stamps lies, and how long it is: undo number, size and times.
 pub const STAMPS: (usize, usize) = (UNDO, 48);
 
-/// What an inode says beside its attributes.
+/// Fields of an inode beside its attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inode {
     /// Its number.

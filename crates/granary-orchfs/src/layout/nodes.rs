@@ -1,8 +1,9 @@
 //! Nodes of HRtrees on the NVM: index nodes and the two kinds of extended leaf nodes.
 //!
 //! ```text
-//!   all        0 number 8 | 8 CRC-32C (itself zero) 4 | 12 level of an index node 4 | 16 inode 8 | 24 first block 8 | 32 zero
-//!   index      64 word of child 0, 8 | ... 64 times                                                   576 B, in places of 640
+//!   all        0 number 8 | 8 CRC-32C (itself zero) 4 | 12 level of an index node 4 | 16 inode 8
+//!              24 first block 8 | 32 zero
+//!   index      64 word of child 0, 8 | ... 64 times  (in places of 640)                               576 B
 //!   A-ELN      64 page 0, 8 | ... 8 times                                                             128 B
 //!   O-ELN      64 word of the SSD block 8 | 72 zero | 128 header of page 0, 56, page 8 | ... 8 times  640 B
 //! ```

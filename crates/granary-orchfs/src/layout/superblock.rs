@@ -1,8 +1,9 @@
 //! The superblock: the shape of the file system. It never changes after mkfs.
 //!
 //! ```text
-//!   0 "OrchFSv2" 8 | 8 era 8 | 16 NVM pages of the device 8 | 24 SSD blocks 8 | 32 journals 8 | 40 bytes of each 8
-//!   48 inodes 8 | 56 index nodes 8 | 64 A-ELNs 8 | 72 O-ELNs 8 | 80 NVM pages 8 | 88 CRC-32C of all before 4
+//!   0 "OrchFSv2" 8 | 8 era 8 | 16 NVM pages of the device 8 | 24 SSD blocks 8 | 32 journals 8
+//!   40 bytes of each 8 | 48 inodes 8 | 56 index nodes 8 | 64 A-ELNs 8 | 72 O-ELNs 8 | 80 NVM pages 8
+//!   88 CRC-32C of all before 4
 //! ```
 
 use crate::layout::Layout;

@@ -1,7 +1,7 @@
 //! Carrying jobs out: commands to the SSD and stores to the NVM, then a group for each forty blocks.
 //!
 //! With the engine all commands of a group are given to its threads while the NVM's stores are made on the
-//! caller's core; without it the stores come first, then one command after the other (OrchFS section 3.6;
+//! caller's core. Without it the stores come first, then one command after the other (OrchFS section 3.6;
 //! slides, Figure 11b). Stores are fenced once for each address range of the NVM, before its thread goes on
 //! to another request.
 
@@ -24,7 +24,7 @@ use granary_units::{Lpa, Page, Payload};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl OrchFs {
-    /// Carries out the I/Os of jobs; what they stored is durable after the group's first fence.
+    /// Carries out the I/Os of jobs; their stores are durable after the group's first fence.
     pub(crate) fn run(&self, tx: &mut Tx<'_>, jobs: &[Job<'_>], data: Payload<'_>) -> Result<()> {
         let part = |source: Source, from: usize, len: usize| match source {
             Source::Zeros => Payload::Fill { word: 0, len },
@@ -36,11 +36,11 @@ impl OrchFs {
         let mut group = Group::default();
         let written = self.write_all(jobs, &part, &mut group);
         let stored = if self.options.engine { self.store_all(tx, jobs, &part) } else { Ok(()) };
-        // Whatever failed: nothing of this request is under way when it returns.
+        // Even after a failure no I/O of this request is under way on return.
         self.engine.wait(&group).and(written).and(stored)?;
         let on_ssd = |io: &Io| matches!(io, Io::Ssd { .. } | Io::Merge { .. } | Io::WriteBack { .. });
         if jobs.iter().flat_map(|job| &job.ios).any(on_ssd) {
-            // What the journal names next must be safe first.
+            // Blocks that the journal names next must be safe first.
             self.ssd.make_safe()?;
         }
         Ok(())

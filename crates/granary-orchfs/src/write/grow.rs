@@ -1,5 +1,4 @@
-//! What a file grows over: the bytes of its last block behind the old end become zeros before anybody sees
-//! them.
+//! Growth of a file: the bytes of its last block behind the old end become zeros before anybody sees them.
 
 use super::{Job, Segment, Source};
 use crate::fs::OrchFs;

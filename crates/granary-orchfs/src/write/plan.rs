@@ -13,7 +13,7 @@ use granary_fs::{FsError, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl OrchFs {
-    /// What a write of these segments makes of a block, with numbers taken; `end` is the file's size
+    /// Plans a write of these segments to a block, and takes its numbers; `end` is the file's size
     /// afterwards.
     pub(crate) fn prepare(
         &self,

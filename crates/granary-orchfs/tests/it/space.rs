@@ -15,8 +15,8 @@ pub fn phfs() -> Subject {
     }
 }
 
-/// What statfs offers, of both devices together, can be reserved and then written, or written at once; half a
-/// mebibyte is left for what names it.
+/// Space that statfs offers, of both devices together, can be reserved and then written, or written at once.
+/// Half a mebibyte is left for the nodes that name it.
 #[test]
 fn what_statfs_offers_can_be_had() {
     for (reserve, is_phfs) in [(false, false), (true, false), (false, true), (true, true)] {

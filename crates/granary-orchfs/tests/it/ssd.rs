@@ -1,4 +1,4 @@
-//! What the SSD gets: whole aligned blocks of 32 KiB, until the NVM is full.
+//! Writes to the SSD: whole aligned blocks of 32 KiB, until the NVM is full.
 
 use crate::common::{Mounted, Subject};
 use granary_device::{Command, Drive, DriveError, Role};
@@ -171,8 +171,8 @@ fn whatever_may_migrate_does_in_one_idle_time() {
     });
 }
 
-/// What the host merges and writes as a whole is not in the file of another: a full SSD says so and keeps
-/// everything.
+/// Blocks that the host merges and writes as a whole do not get into another's file. A full SSD reports that,
+/// and keeps everything.
 #[test]
 fn both_full_is_no_space_and_nothing_is_lost() {
     run(|| {
@@ -200,8 +200,8 @@ fn appends(engine: bool, len: usize) -> Nanos {
     })
 }
 
-/// Slides, Figure 11b: the engine takes up to 48.6 % of a write's latency away. What has nothing for the SSD
-/// gains nothing.
+/// Slides, Figure 11b: the engine takes up to 48.6 % of a write's latency away. Writes without anything for
+/// the SSD gain nothing.
 #[test]
 fn the_engine_makes_large_writes_faster() {
     let (with, without) = (appends(true, 1 << 20), appends(false, 1 << 20));

@@ -16,7 +16,7 @@ use std::path::Path;
 
 const BLOCK: u64 = PAGE_SIZE as u64;
 
-/// What calls `measured.start + 1 ..= measured.end` of the record moved.
+/// Traffic of calls `measured.start + 1 ..= measured.end` of the record.
 ///
 /// # Errors
 /// The record cannot be read, or holds no ext4 of the known make.

@@ -1,9 +1,10 @@
 //! [`land`]: the data of all files below a directory reaches the drive, and nothing is committed for it.
 //!
-//! Linux's sync sends the data, begins a commit without waiting for the data (`sync_fs` with wait = 0), waits
-//! for it, and commits again what has changed since: each extent whose data landed after the first commit was
-//! closed is marked as written in a second one. How many fall into the second is a race between the drive and
-//! the journal's thread. Where the data has been waited for before, sync finds one commit's work.
+//! Linux's sync sends the data, begins a commit without waiting for the data (`sync_fs` with wait = 0), and
+//! waits for it. Then it commits again the changes since then. An extent whose data landed after the first
+//! commit was closed is marked as written in the second one. The number of such extents depends on a race
+//! between the drive and the journal's thread. Where the data has been waited for before, sync finds one
+//! commit's work.
 //!
 //! Source: `sync_filesystem` (`fs/sync.c`), `ext4_sync_fs`, `ext4_end_io_end` (Linux 6.18);
 //! sync_file_range(2): "does not write out the file's metadata".

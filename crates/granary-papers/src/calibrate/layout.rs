@@ -145,16 +145,16 @@ impl Layout {
         Ok(())
     }
 
-    /// What lies at a block for good, if anything does.
+    /// The structure that always lies at a block, if there is one.
     pub fn fixed(&self, block: u64) -> Option<Structure> {
         let (first, (count, what)) = self.runs.range(..=block).next_back()?;
         (block - first < *count).then_some(*what)
     }
 }
 
-/// What a block outside of the fixed structures is, by its content: extent blocks begin with their magic
-/// number, directory blocks end with a checksum in the shape of an entry (metadata_csum), the blocks of a
-/// hash tree begin with entries that have the shape of ".", or of one that takes all; file data of the
+/// The structure of a block outside of the fixed structures, by its content. Extent blocks begin with their
+/// magic number. Directory blocks end with a checksum in the shape of an entry (metadata_csum). The blocks of
+/// a hash tree begin with entries that have the shape of ".", or of one that takes all. File data of the
 /// calibration repeats a word as far as the file goes, and zeros follow.
 pub fn by_content(page: &Page) -> Option<Structure> {
     if page.as_word().is_some() {

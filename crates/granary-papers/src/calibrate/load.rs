@@ -14,7 +14,7 @@ pub const LOADS: [&str; 5] = ["varmail", "fileserver", "create", "overwrite", "w
 /// Pages of the file that `overwrite` works on: 10 MiB, a file of the paper's OLTP.
 const PAGES: u64 = 2560;
 const PAGE: usize = 4096;
-/// What `wal` reserves at a time: a segment of PostgreSQL's log.
+/// Bytes that `wal` reserves at a time: a segment of PostgreSQL's log.
 const SEGMENT: u64 = 16 << 20;
 /// Longer than the model's tick (4 ms, HZ=250): within one, time stamps do not move, and how many overwrites
 /// fall into one tick depends on the speed of the machine. The kernel's side waits for its own clock besides.

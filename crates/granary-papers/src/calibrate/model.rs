@@ -12,8 +12,8 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::{Process, Vfs};
 use std::sync::Arc;
 
-/// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way.
-/// `share` is that of [`MountOptions::max_transaction`]: [`super::kernel::journal_share`] says the kernel's.
+/// Traffic of granary-ext4 in mode `data` under `load` on a drive of `size`, with timers out of the way.
+/// `share` is that of [`MountOptions::max_transaction`]; [`super::kernel::journal_share`] gives the kernel's.
 ///
 /// # Errors
 /// Of the run.
@@ -59,7 +59,7 @@ fn measure(
     let look = || -> (LinkTraffic, JournalStats) { (drive.traffic(), fs.journal_stats()) };
     let mut edges = [None, None];
     load.run(clients, seed, &sleep, &mut |edge| {
-        // What is under way in the drive is the phase's before.
+        // Work under way in the drive belongs to the phase before.
         sleep_until(drive.settle(now()).map_err(|e| LabError::run("ext4", "run", e))?);
         edges[edge as usize] = Some(look());
         Ok(())

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const BLOCK: u64 = PAGE_SIZE as u64;
 
-/// What is counted.
+/// Counted quantities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Blocks of file data written.
@@ -56,7 +56,7 @@ pub struct Row {
     pub fs: &'static str,
     /// The operation.
     pub name: &'static str,
-    /// What is counted: the kernel's, ours.
+    /// Counts of each quantity: the kernel's, ours.
     pub parts: Vec<(Part, u64, u64)>,
     /// Flushes and FUA writes: the kernel's, ours.
     pub barriers: Option<[(u64, u64); 2]>,
@@ -142,8 +142,7 @@ fn in_world(
     main: impl FnOnce() -> Result<Vec<Row>> + 'static,
 ) -> std::result::Result<Vec<Row>, LabError> {
     let rows = World::default().run(main).map_err(|stop| LabError::run(fs, "reference", stop))?;
-    // What is damaged here the file system has damaged itself: the check at the end, or a call before it,
-    // found it.
+    // The file system itself has made any damage here: the check at the end, or a call before it, found it.
     rows.map_err(|e| {
         LabError::run(fs, if matches!(e, FsError::Corrupt(_)) { "check" } else { "reference" }, e)
     })

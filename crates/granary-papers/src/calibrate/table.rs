@@ -47,7 +47,7 @@ pub fn table(load: &str, kernel: &Traffic, ours: &Traffic) -> String {
     t.to_string()
 }
 
-/// What misses the aims: all bytes written within 10 %, each structure of weight within 20 %.
+/// Traffic that misses the aims: all bytes written within 10 %, each structure of weight within 20 %.
 pub fn judge(kernel: &Traffic, ours: &Traffic) -> Vec<String> {
     let mut misses = Vec::new();
     let off = |k: u64, o: u64, by: f64| k.abs_diff(o) as f64 > k as f64 * by;

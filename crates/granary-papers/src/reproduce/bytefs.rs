@@ -1,11 +1,11 @@
 //! ByteFS (ASPLOS'25): its figures as runs, its statements beside ours.
 //!
-//! Per experiment as the artifact has it (docs/BENCHMARKS.md, "Reproducing the ByteFS paper"): caches are
-//! dropped before `delete` and `rmdir`; `oltp` keeps its 1,600 files and its memories, and only its time is
-//! scaled; everywhere else page cache, drive cache and log region are scaled with the files. Table 2 is of
-//! the measured run alone, since the authors read their counters without a sync; bytes of Figures 1, 8 and 9
-//! and pages of Figures 10 and 11 are with those of the drain, since a short run leaves in caches what a long
-//! one writes. Figure 13 runs on other flash, Figure 14 with other logs.
+//! Per experiment as the artifact has it (docs/BENCHMARKS.md, "Reproducing the ByteFS paper"). Caches are
+//! dropped before `delete` and `rmdir`. `oltp` keeps its 1,600 files and its memories, and only its time is
+//! scaled. Everywhere else page cache, drive cache and log region are scaled with the files. Table 2 is of
+//! the measured run alone, since the authors read their counters without a sync. Bytes of Figures 1, 8 and 9
+//! and pages of Figures 10 and 11 are with those of the drain: a short run leaves in caches the data that a
+//! long one writes. Figure 13 runs on other flash, Figure 14 with other logs.
 //!
 //! Source: ByteFS (ASPLOS'25), sections 3.1, 4.3, 4.6, 5.2 to 5.6.
 

@@ -36,7 +36,7 @@ pub const STUDY: Study = Study {
     belongs: |figure, asked| asked.iter().any(|a| a == figure),
 };
 
-/// What the testbed says.
+/// Figures from the testbed.
 fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let mut out = BTreeMap::new();
     if figures.iter().any(|f| f == "sizes") {

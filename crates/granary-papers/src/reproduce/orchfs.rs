@@ -57,7 +57,7 @@ pub const STUDY: Study = Study {
     belongs: |figure, asked| asked.iter().any(|a| a == figure),
 };
 
-/// What the testbed says, and what its SSD does alone.
+/// Figures from the testbed, and from its SSD alone.
 fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let (mut out, asked) = (BTreeMap::new(), |figure: &str| figures.iter().any(|f| f == figure));
     let testbed = plan.whole()?;

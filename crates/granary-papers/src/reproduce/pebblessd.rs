@@ -67,7 +67,7 @@ pub const STUDY: Study = Study {
 /// Moves of each thread: enough for means that the next thousand do not change.
 const MOVES: u64 = 5_000;
 
-/// What the drive and the testbed say without a file system.
+/// Figures from the drive and the testbed without a file system.
 fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let asked = |figure: &str| figures.iter().any(|f| f == figure);
     let testbed = plan.whole()?;

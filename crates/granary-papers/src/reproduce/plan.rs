@@ -12,11 +12,11 @@ use granary_workload::Workload;
 pub struct Planned {
     /// Its setting.
     pub setting: String,
-    /// What to run.
+    /// Its experiment.
     pub experiment: Experiment,
 }
 
-/// What to run, on what, how large.
+/// Parameters of the runs: testbed, size, selection.
 pub struct Plan<'a> {
     /// The testbed's name or path.
     pub testbed: &'a str,

@@ -42,7 +42,7 @@ pub const STUDY: Study = Study {
     belongs: |figure, asked| asked.iter().any(|a| a == figure),
 };
 
-/// What the testbeds say, and what extent hashing counts.
+/// Figures from the testbeds, and counts of extent hashing.
 fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let asked = |figure: &str| figures.iter().any(|f| f == figure);
     let mut out = BTreeMap::new();

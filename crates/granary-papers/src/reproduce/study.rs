@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 /// The setting of most figures.
 pub const MAIN: &str = "main";
 
-/// What was measured of a drive alone, by name.
+/// Measurements of a drive alone, by name.
 pub type Alone = BTreeMap<&'static str, f64>;
 
 /// A paper: what to run for its figures, and what it states.
 pub struct Study {
-    /// What `granary reproduce` calls it.
+    /// Its name for `granary reproduce`.
     pub name: &'static str,
     /// Title for tables and pages.
     pub title: &'static str,
@@ -28,9 +28,9 @@ pub struct Study {
     pub scale: f64,
     /// The runs for these figures, in a fixed order.
     pub plan: fn(&Plan<'_>, &[String]) -> Result<Vec<Planned>, LabError>,
-    /// What these figures measure of a drive alone, by name.
+    /// Measurements of a drive alone for these figures, by name.
     pub alone: fn(&Plan<'_>, &[String]) -> Result<Alone, LabError>,
-    /// All statements beside what the runs say.
+    /// All statements beside the results of the runs.
     pub claims: fn(&Results) -> Vec<Judged>,
     /// Whether a statement of this figure is told where those figures were asked for.
     pub belongs: fn(&str, &[String]) -> bool,
@@ -45,12 +45,12 @@ impl Study {
     }
 }
 
-/// What the planned runs gave.
+/// Results of the planned runs.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     /// Each with its setting.
     pub runs: Vec<(String, Record)>,
-    /// What was measured of a drive alone, by name.
+    /// Measurements of a drive alone, by name.
     pub alone: Alone,
 }
 

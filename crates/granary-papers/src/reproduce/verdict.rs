@@ -1,6 +1,6 @@
 //! [`Judged`]: a statement of the paper beside our number.
 
-/// What the paper states.
+/// The paper's statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Paper {
     /// A number.
@@ -31,7 +31,7 @@ impl Paper {
         }
     }
 
-    /// What ours is divided by; none where the paper only says more or less.
+    /// The divisor of our number; none where the paper only says more or less.
     pub fn number(self) -> Option<f64> {
         match self {
             Paper::Number(v) | Paper::About(v) => Some(v),
@@ -40,9 +40,9 @@ impl Paper {
         }
     }
 
-    /// Whether our number says the same: on the same side of 1 for a factor (5 % apart from it), within a
-    /// quarter of what is said to be similar, within a factor of two for all else; what lies within a range
-    /// says what the range says.
+    /// Whether our number says the same. A factor must be on the same side of 1 (5 % apart from it). A number
+    /// that is said to be similar must be within a quarter. A number within a range agrees with the range.
+    /// All else must be within a factor of two.
     pub fn holds(self, ours: f64, factor: bool) -> bool {
         match self {
             Paper::Above(v) => ours > v,
@@ -68,7 +68,7 @@ pub struct Judged {
     pub figure: &'static str,
     /// Workloads that it is over.
     pub on: &'static str,
-    /// What is stated.
+    /// The statement.
     pub what: &'static str,
     /// The paper's word.
     pub paper: Paper,

@@ -1,12 +1,14 @@
 //! The kinds of DIMM, each value with its source.
 //!
-//! | name | source |
-//! |---|---|
-//! | Yang | Yang et al., "An Empirical Guide to the Behavior and Use of Scalable Persistent Memory", FAST'20. Figures by number; their values are those that the authors publish with the paper (repository `NVSL/OptaneStudy`, `graphs/`) |
-//! | Izraelevitz | Izraelevitz et al., "Basic Performance Measurements of the Intel Optane DC Persistent Memory Module", arXiv 1903.05714 (2019) |
-//! | ByteFS | Li et al., "ByteFS", ASPLOS'25, Table 1 |
-//! | OrchFS, SPFS, DevFS | the papers that own such a DIMM: what they say of their machines |
-//! | VANS | Wang et al., "Characterizing and Modeling Non-Volatile Memory Systems", MICRO'20: configuration of the simulator that was validated against the hardware |
+//! - Yang: Yang et al., "An Empirical Guide to the Behavior and Use of Scalable Persistent Memory", FAST'20.
+//!   Figures by number; their values are those that the authors publish with the paper (repository
+//!   `NVSL/OptaneStudy`, `graphs/`).
+//! - Izraelevitz: Izraelevitz et al., "Basic Performance Measurements of the Intel Optane DC Persistent
+//!   Memory Module", arXiv 1903.05714 (2019).
+//! - ByteFS: Li et al., "ByteFS", ASPLOS'25, Table 1.
+//! - OrchFS, SPFS, DevFS: the papers that own such a DIMM, with the values that they give for their machines.
+//! - VANS: Wang et al., "Characterizing and Modeling Non-Volatile Memory Systems", MICRO'20: configuration of
+//!   the simulator that was validated against the hardware.
 //!
 //! `[derived]` = computed from the source named; `[choice]` = the sources are silent, and the comment says
 //! why this value.
@@ -14,9 +16,8 @@
 use super::{DimmConfig, Domain, ErrorConfig, Kind};
 use granary_units::{Bytes, Nanos};
 
-/// Yang Figure 4 (one DIMM, 256 B accesses), reads by 1 to 24 threads, over the best of them (6.52 GB/s).
-/// What one and two threads reach is what their cores can ask for, so the DIMM itself is taken to be whole
-/// there.
+/// Yang Figure 4 (one DIMM, 256 B accesses), reads by 1 to 24 threads, over the best of them (6.52 GB/s). One
+/// and two threads are limited by their cores, so the DIMM itself is taken to have its full bandwidth there.
 const OPTANE_READERS: [u16; 24] = [
     1000, 1000, 1000, 1000, 998, 997, 997, 991, 980, 965, 942, 906, 859, 805, 762, 725, 704, 660, 638, 629,
     617, 609, 600, 597,
@@ -117,7 +118,7 @@ impl DimmConfig {
             // ByteFS Table 1, DRAM: one figure for sequential reads and writes
             read_bandwidth: Bytes(31_800_000_000),
             write_bandwidth: Bytes(31_800_000_000),
-            // What Table 1 does not have is an NVDIMM-N's, which is DRAM.
+            // Values that Table 1 does not have are an NVDIMM-N's, which is DRAM.
             ..DimmConfig::nvdimm_n()
         }
     }

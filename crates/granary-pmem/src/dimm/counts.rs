@@ -1,4 +1,4 @@
-//! What is counted, and whether the sums balance.
+//! Counters, and the check that their sums balance.
 
 use super::state::DimmState;
 use crate::counters::DimmCounters;

@@ -1,13 +1,14 @@
-//! Power: what is lost, what stays, and what is tracked to know the difference.
+//! Power: losses, survivors, and the tracking that tells them apart.
 //!
 //! ```text
-//!   power_fail   fences answered by now count | lines at risk: each word one of its versions since the last fence that counts
-//!                | lines in the caches: each word arrives or not, on top of that      (eADR: all of them arrive)
+//!   power_fail   fences answered by now count
+//!                | lines at risk: each word one of its versions since the last fence that counts
+//!                | lines in the caches: each word arrives or not, on top of that (eADR: all of them arrive)
 //!   power_on     content as it was left; queues, buffers and timelines idle
 //! ```
 //!
-//! Without tracking every line that left a core counts as landed; only the caches are volatile. What a DIMM's
-//! queue and buffer hold is in the persistence domain: the buffer is written to the media at the failure, and
+//! Without tracking every line that left a core counts as landed; only the caches are volatile. A DIMM's
+//! queue and buffer are in the persistence domain: the buffer is written to the media at the failure, and
 //! counted.
 //!
 //! Source: docs/FAULT_MODEL.md; Yang et al., FAST'20, section 2.1.
@@ -46,7 +47,7 @@ impl<M: Medium> DimmState<M> {
             return;
         }
         self.answer(now);
-        // What the cores see in the words that they stored to, before anything is taken back.
+        // The words that the cores stored to, as they see them before anything is taken back.
         let held: Vec<_> =
             self.caches.take(0, u64::MAX).into_iter().map(|(n, h)| (n, self.line(n), h)).collect();
         for left in self.risk.fail(random) {

@@ -20,7 +20,7 @@ use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Payload};
 use std::collections::BTreeSet;
 
-/// What the call of a core has to know of it.
+/// State of a core between its calls.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Core {
     /// It can issue the next line then.
@@ -235,7 +235,7 @@ impl<M: Medium> DimmState<M> {
         if !self.bad.is_empty() {
             self.part_of_bad_line(at, data.len())?;
         }
-        // What the caches hold of these lines is older.
+        // The caches' content of these lines is older.
         let now = self.flush_lines(now, at, data.len())?;
         let whole = ((from + data.len()) / LINE_SIZE).saturating_sub(from.div_ceil(LINE_SIZE)) as u64;
         self.commands.stores += 1;
@@ -262,7 +262,7 @@ impl<M: Medium> DimmState<M> {
         Ok(nanos(left))
     }
 
-    /// What non-temporal stores change is at risk.
+    /// Records the lines that non-temporal stores change as lines at risk.
     fn expose(&mut self, at: ByteAddr, data: Streamed<'_>) -> Result<(), DriveError> {
         let mut bytes = [0; PAGE_SIZE];
         let bytes = &mut bytes[..data.len()];
@@ -338,8 +338,8 @@ impl<M: Medium> DimmState<M> {
         done
     }
 
-    /// What has reached the persistence domain is kept from now on, if its medium outlives the process.
-    /// Without `fence` only where the platform promises that of every store.
+    /// Keeps all content that has reached the persistence domain from now on, if its medium outlives the
+    /// process. Without `fence` only where the platform promises that of every store.
     #[inline]
     pub fn keep(&mut self, fence: bool) -> Result<(), DriveError> {
         if !self.medium.outlives() || !(fence || self.domain == Domain::Eadr) {

@@ -1,17 +1,19 @@
 //! [`KeptMedium`]: content that outlives the process: the memory `nvm` of an image.
 //!
 //! ```text
-//!   write ──> page in memory, its lines marked ──publish (a fence, or much is marked)──> records of whole lines in the redo log
-//!                                                        └──a half of the log is full──> the file: the page may be forgotten
+//!   write ──> page in memory, its lines marked
+//!               └──publish (a fence, or much is marked)──> records of whole lines in the redo log
+//!                                                            └──a half of the log is full──> the file:
+//!                                                                           the page may be forgotten
 //!   read ──> page in memory, else from the file
 //! ```
 //!
-//! A line is published with the content that it has then: what was stored to it meanwhile and not fenced may
-//! be kept, word by word (docs/FAULT_MODEL.md). So however often a line is stored to between two fences, it
-//! is one record.
+//! A line is published with the content that it has then: stores to it that are not fenced yet may be kept,
+//! word by word (docs/FAULT_MODEL.md). So however often a line is stored to between two fences, it is one
+//! record.
 //!
-//! Invariants: what is marked is in memory; so is what the file does not have yet. Pages that were never
-//! written take no memory. It does *not* know which bytes have left the processors' caches.
+//! Invariants: marked lines are in memory; so are pages that the file does not have yet. Pages that were
+//! never written take no memory. It does *not* know which bytes have left the processors' caches.
 //!
 //! Memory: that of [`RamMedium`] for at most [`MOST`] pages, and for those that the redo log still has.
 
@@ -167,7 +169,7 @@ impl Held {
             self.landed = landed;
             let clean = self.published.extract_if(|_, ticket| *ticket <= landed).map(|(page, _)| page);
             let mut clean: Vec<u64> = clean.collect();
-            // What is forgotten first shall not depend on a table of hashes.
+            // The order of forgetting shall not depend on a table of hashes.
             clean.sort_unstable();
             self.clean.extend(clean);
         }
@@ -228,7 +230,7 @@ impl Medium for KeptMedium {
     fn damaged(&self) -> io::Result<Vec<u64>> {
         let held = self.held.borrow();
         let (mut bytes, mut bad) = ([0; PAGE_SIZE], Vec::new());
-        // What is in memory was read with its checksum, or is newer than the file.
+        // Pages in memory were read with their checksums, or are newer than the file.
         for page in held.file.all() {
             match self.region.read(page * PAGE_SIZE as u64, &mut bytes) {
                 Ok(()) => {}

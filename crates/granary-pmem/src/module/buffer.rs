@@ -33,7 +33,7 @@ struct Granule {
     paid: u64,
 }
 
-/// What a read finds.
+/// Results of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The line is there. `paid`: its way from the media was paid for when its granule was read.
@@ -176,7 +176,7 @@ impl Buffer {
         self.held.values().map(|granule| u64::from(granule.dirty.count_ones())).sum()
     }
 
-    /// What contradicts itself.
+    /// Adds the contradictions in the buffer to `wrong`.
     pub fn check(&self, wrong: &mut Vec<String>) {
         if self.put != self.combined + self.left + self.waiting() {
             let waiting = self.waiting();

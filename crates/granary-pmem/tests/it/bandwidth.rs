@@ -97,7 +97,7 @@ fn a_dimm_loses_bandwidth_to_many_cores_as_it_was_measured() {
         for (cores, read, nt, clwb) in FIGURE_4 {
             let best = (6.6 / 6.52, 2.3 / 2.22);
             let new = || rig(DimmConfig::optane_dcpmm());
-            // Who loads 256 B at a time waits for each, here; their processor fetches ahead.
+            // A core that loads 256 B at a time waits for each load, here; their processor fetches ahead.
             if !read.is_nan() && size > 256 {
                 expect(&format!("{cores} read {size} B"), reads(&new(), cores, size), read * best.0);
             }
@@ -132,9 +132,9 @@ fn six_interleaved_dimms_have_six_times_the_bandwidth() {
     expect("six DIMMs, writes", write * 4096.0 / GB, 13.9);
 }
 
-/// What many cores reach on six interleaved DIMMs is no input of the model: its tables are those of one DIMM.
-/// Threads, stores past the caches, stores with clwb, in GB/s: Yang et al., Figure 4 (the file with its
-/// numbers has the two headings exchanged).
+/// Bandwidth of many cores on six interleaved DIMMs. It is no input of the model: the model's tables are
+/// those of one DIMM. Threads, stores past the caches, stores with clwb, in GB/s: Yang et al., Figure 4 (the
+/// file with its numbers has the two headings exchanged).
 const SIX: [(u16, f64, f64); 4] = [(1, 4.13, 1.42), (4, 12.50, 5.75), (12, 10.69, 9.50), (24, 7.50, 7.50)];
 
 #[test]

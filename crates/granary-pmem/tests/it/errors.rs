@@ -111,7 +111,7 @@ fn failures_come_at_their_rate_and_are_a_function_of_the_seed() {
         let d = dimm(&DimmConfig { errors, ..small(DimmConfig::optane_dcpmm(), 1024) });
         let failed = (0..1024 * 64).filter(|line| try_load(&d, line * 64, 64).is_err()).collect::<Vec<u64>>();
         assert_eq!(failed, d.broken_lines());
-        // What could not be read cannot be read later.
+        // Lines that could not be read cannot be read later.
         assert!(failed.iter().all(|line| try_load(&d, line * 64, 1).is_err()));
         d.check().expect("balances");
         failed

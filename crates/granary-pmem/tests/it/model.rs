@@ -10,7 +10,7 @@ use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, Payload, TxId};
 const PAGES: u64 = 3;
 const SIZE: usize = PAGES as usize * 4096;
 
-/// What a word held since it was last known to be safe, oldest first: (value, number of the write-back that
+/// Values of a word since it was last known to be safe, oldest first: (value, number of the write-back that
 /// brought it).
 type History = Vec<([u8; 8], Option<u64>)>;
 
@@ -147,7 +147,7 @@ fn run(seed: u64, steps: usize) -> (Vec<Nanos>, Vec<u8>) {
             65..77 => {
                 let done = d.verify(now).expect("fences");
                 model.fences.push((done, model.posts));
-                // Who does not wait for it has no promise from it yet.
+                // A caller that does not wait for the fence has no promise from it yet.
                 if random.below(3) == 0 { now } else { done }
             }
             77..93 => {
@@ -185,7 +185,7 @@ fn run(seed: u64, steps: usize) -> (Vec<Nanos>, Vec<u8>) {
 /// A stream goes to one page.
 fn stream(d: &Dimm, core: u16, now: Nanos, at: usize, data: &[u8], model: &mut Model) -> Nanos {
     let data = &data[..data.len().min(4096 - at % 4096)];
-    // What the caches hold of these lines leaves before.
+    // The caches' content of these lines leaves before.
     model.write_back(at, data.len());
     model.posts += 1;
     model.store(at, data, Some(model.posts));

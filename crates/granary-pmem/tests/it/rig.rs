@@ -1,4 +1,4 @@
-//! What the tests share: small DIMMs, one-line calls, and cores that each do one thing after another.
+//! Helpers of the tests: small DIMMs, one-line calls, and cores that each do one thing after another.
 
 use granary_device::{Drive, Streamed, Structure};
 use granary_pmem::{Dimm, DimmConfig};

@@ -54,7 +54,7 @@ fn a_name_is_found_wherever_it_went() {
     assert_eq!(["b", "d", "e", "x", "y"].map(|n| has(&hints, &back, n)), [1, 0, 0, 2, 4]);
 }
 
-/// Whatever changes in a page, what is learnt is what parsing all of it finds.
+/// After any change of a page, the learnt entries are those that a full parse finds.
 #[test]
 fn what_differs_is_all_that_need_be_parsed() {
     let mut rng = granary_sim::rng::Stream::new(3, "hints");

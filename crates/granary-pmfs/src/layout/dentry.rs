@@ -33,7 +33,7 @@ pub struct Dentry<'a> {
     pub len: usize,
     /// 0 = free.
     pub ino: u64,
-    /// What it is.
+    /// Kind of the inode.
     pub kind: FileKind,
     /// The name; none where it cannot be ([`Dentry::is_damaged`]).
     pub name: &'a [u8],

@@ -1,14 +1,17 @@
 //! An inode: 80 B in a place of 128 B, and 40 B for the truncate list.
 //!
 //! ```text
-//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68           72      73 .. 80
-//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | generation | flags | 0     |
+//!   0      8      16      24      32      40       48     50     51
+//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height |
+//!   52      56    60    64     68           72      73 .. 80
+//!   | links | uid | gid | rdev | generation | flags | 0     |
 //!   88     92    96           104    112     120 .. 128
 //!   | mode | 1   | next inode | size | mtime | ctime |
 //! ```
 //!
-//! The first line holds all that operations on an existing inode change, but for the flags. An inode with no
-//! links is free, unless the truncate list leads to it. The root of a tree of height 0 is a data block.
+//! Operations on an existing inode change fields of the first line of 64 B only, but for the flags. An inode
+//! with no links is free, unless the truncate list leads to it. The root of a tree of height 0 is a data
+//! block.
 
 use granary_fs::{Attr, FileKind, Ino, Result, Time, flag};
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
@@ -24,8 +27,8 @@ pub const ITEM: u64 = 96;
 pub const ITEM_START: u64 = 88;
 const ITEM_SIZE: usize = 40;
 
-/// The bytes of a truncate item: the next inode, and what the inode is to be cut to (`None`: it has no
-/// links).
+/// The bytes of a truncate item: the next inode, and the attributes to which the inode is cut (`None`: it has
+/// no links).
 pub fn item(next: u64, to: Option<&Attr>) -> [u8; ITEM_SIZE] {
     let mut b = [0; ITEM_SIZE];
     put_u64(&mut b, 8, next);
@@ -39,8 +42,8 @@ pub fn item(next: u64, to: Option<&Attr>) -> [u8; ITEM_SIZE] {
     b
 }
 
-/// What the item in the place of an inode with the attributes `attr` leaves of them, but for the blocks. An
-/// item without its mark is of an older version, which kept the size alone.
+/// Applies the truncate item in the place of an inode to the attributes `attr`, but for the blocks. An item
+/// without its mark is of an older version, which kept the size alone.
 pub fn item_at(place: &[u8], attr: Attr) -> Attr {
     let at = |n: u64| u64_at(place, (ITEM_START + n) as usize);
     let mut cut = Attr { size: at(16), ..attr };

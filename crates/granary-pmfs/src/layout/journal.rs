@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   version 2, for media of which a power failure leaves any words of 8 bytes (NVM DIMMs)
-//!   header  | head 6, generation 2 | zero |                                              at byte 0 of the journal
-//!   entry   | address 6, generation 2 | transaction 3, type and size 1, CRC-32C 4 | data 48 |   ring from byte 64 on
+//!   header  | head 6, generation 2 | zero |
+//!   entry   | address 6, generation 2 | transaction 3, type and size 1, CRC-32C 4 | data 48 |
 //!
 //!   version 1, for media that leave lines whole (byte windows)
 //!   header  | head 8 | generation 2 | zero |
 //!   entry   | address 8 | transaction 4 | generation 2 | type 1 | size 1 | data 48 |
 //! ```
+//!
+//! The header is at byte 0 of the journal; the ring begins at byte 64.
 //!
 //! `head` is the index of the oldest entry that may matter, `generation` that of the entries from there to
 //! the end of the ring; those before the head have the next one. An entry of any other generation is not
@@ -28,7 +30,7 @@ pub enum Form {
 
 /// Transactions are counted up to here.
 pub const TX_MASK: u32 = (1 << 24) - 1;
-/// What an address or a head may have.
+/// Bits of an address or a head.
 const LOW: u64 = (1 << 48) - 1;
 
 /// The header's bytes.
@@ -74,7 +76,7 @@ pub struct JournalEntry {
     pub kind: u8,
     /// Bytes of `data`.
     pub size: u8,
-    /// What was there.
+    /// Old bytes.
     pub data: [u8; DATA],
 }
 

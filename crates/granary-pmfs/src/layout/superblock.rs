@@ -19,7 +19,7 @@ pub const SIZE: usize = 64;
 /// The superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
-    /// Version of the format: what the journal's entries look like.
+    /// Version of the format: the form of the journal's entries.
     pub version: u32,
     /// Blocks in all.
     pub blocks: u64,
@@ -39,7 +39,7 @@ impl Superblock {
     /// Reads it.
     ///
     /// # Errors
-    /// `Corrupt` with what is wrong.
+    /// `Corrupt` with the reason.
     pub fn parse(b: &[u8; SIZE]) -> Result<Superblock> {
         if u64_at(b, 0) != MAGIC {
             return Err(corrupt(format!("block 0 begins with {:02x?}: no PMFS here", &b[..8])));

@@ -173,7 +173,7 @@ fn a_name_that_no_path_can_have_hides_no_other_and_is_a_finding() {
     }
 }
 
-/// What only a damaged name leads to is not lost with its directory.
+/// An inode that has only a damaged name is not lost with its directory.
 #[test]
 fn a_directory_with_a_damaged_name_is_not_empty() {
     run(|| {

@@ -1,4 +1,4 @@
-//! Power failures at random instants: what fsync promised is there, everything is sound, work goes on. The
+//! Power failures at random instants: fsynced changes are there, everything is sound, work goes on. The
 //! large counts are the crash explorer's.
 
 use crate::common::Subject;

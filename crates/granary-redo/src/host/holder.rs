@@ -1,4 +1,4 @@
-//! Who holds an image's lock: a process that works keeps others out; one that was killed lets go of it
+//! The holder of an image's lock. A running process keeps others out; a killed one lets go of the lock
 //! shortly.
 
 use rustix::fs::{fstat, major, minor};
@@ -40,8 +40,8 @@ impl Waiting {
     }
 }
 
-/// Who holds a `flock` of a file: what the kernel says, or else what the last one that could write has left
-/// in the file.
+/// Process that holds a `flock` of a file: from the kernel, or else from the file, where the last holder that
+/// could write has left its number.
 pub fn holder(file: &File) -> Option<u32> {
     let found = fstat(file).ok()?;
     let device = format!("{:02x}:{:02x}", major(found.st_dev), minor(found.st_dev));

@@ -6,9 +6,9 @@
 //!   nvm     flock: the same of NVM DIMMs
 //! ```
 //!
-//! Whoever may open a file may lock it, also one who may only read it: `flock` asks for no more, and a read
-//! lock of fcntl(2) is enough to keep a write lock out. So the lock is as good as the modes of these files,
-//! which are their owner's alone ([`Members::make`]); a wider one is warned of ([`Members::exposed`]). A
+//! Permission to open a file, even only for reading, is enough to lock it: `flock` asks for no more. A read
+//! lock of fcntl(2) would keep a write lock out, too. So the lock is as good as the modes of these files,
+//! which are private to their owner ([`Members::make`]). A wider mode is warned of ([`Members::exposed`]). A
 //! process that only reads locks what is there: it makes no file and writes nothing. It does *not* keep out
 //! programs that do not ask.
 //!
@@ -27,7 +27,7 @@ use std::os::unix::fs::FileExt;
 /// The file that is there to be locked.
 pub const LOCK: &str = "lock";
 
-/// Takes the lock, which is let go when what is returned is dropped.
+/// Takes the lock. Dropping the returned files lets go of it.
 ///
 /// # Errors
 /// [`ImageError::InUse`]; host errors.
@@ -75,7 +75,7 @@ fn take_once(members: &Members, read_only: bool) -> io::Result<Tried> {
             return Ok(Tried::Gone);
         }
         if name == LOCK && !read_only {
-            // Who holds it is for messages and for waiting only: a failure to say so does no harm.
+            // The holder's number serves messages and waiting only: a failure to write it does no harm.
             let me = std::process::id().to_string();
             let _ = file.set_len(0).and_then(|()| file.write_all_at(me.as_bytes(), 0));
         }

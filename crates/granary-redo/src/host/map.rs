@@ -1,6 +1,6 @@
 //! [`Map`]: the beginning of a file as shared memory, for a redo log that costs a copy and no system call.
 //!
-//! What is written here is in the host's page cache at once: it survives the death of the process. Space must
+//! Bytes written here are in the host's page cache at once: they survive the death of the process. Space must
 //! have been allocated before, or the host kills the process when its disk is full.
 #![allow(unsafe_code, reason = "memory mapping")]
 

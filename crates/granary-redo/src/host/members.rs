@@ -1,15 +1,16 @@
 //! [`Members`]: the files of an image's directory, of which none is ever a way out of it.
 //!
 //! ```text
-//!   path ──opened once──> directory ──openat, no link followed──> member: a regular file with one name, or an error
+//!   path ──opened once──> directory ──openat, no link followed──> member: a regular file with one name,
+//!                                                                 or an error
 //! ```
 //!
 //! An image may come from anywhere, and its directory may have been anybody's. So everything is reached
 //! through the handle of the directory, which stays the same one when it is renamed, when another takes its
 //! place, or when something is mounted over it. Invariants: no link, pipe or device is opened, whoever put it
-//! there; what is made is made where nothing was (`O_EXCL`), for its owner alone (0700, 0600) whatever the
-//! umask; no file is opened for writing that has another name elsewhere. It does *not* lock (lock.rs) nor
-//! know what members mean. The path is for messages.
+//! there. New files are made with `O_EXCL`, for their owner alone (0700, 0600) whatever the umask. No file is
+//! opened for writing that has another name elsewhere. It does *not* lock (lock.rs) nor know what members
+//! mean. The path is for messages.
 //!
 //! Source: open(2), umask(2), path_resolution(7).
 
@@ -28,7 +29,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What a file is made with: nobody but its owner reads an image, whose files' modes count only inside.
+/// Mode of a new file. Nobody but its owner reads an image: the modes of the files inside count only inside.
 const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 /// The same for the directory.
 const PRIVATE_DIR: Mode = Mode::from_raw_mode(0o700);
@@ -38,7 +39,7 @@ const PRIVATE_DIR: Mode = Mode::from_raw_mode(0o700);
 pub struct Irregular {
     /// Its name.
     pub name: String,
-    /// What it is instead of a regular file.
+    /// File type found instead of a regular file.
     pub what: &'static str,
 }
 
@@ -54,7 +55,7 @@ fn irregular(name: &str, what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, Irregular { name: name.to_owned(), what })
 }
 
-/// What something is that should be a regular file, if it is something else.
+/// The type of a file, as words for a message; `None` for a regular file.
 fn otherwise(found: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => None,
@@ -129,7 +130,7 @@ impl Members {
         Ok(names.filter(|n| n != "." && n != "..").collect())
     }
 
-    /// What is there under this name, no link followed.
+    /// Attributes of the file of this name; follows no link.
     pub fn stat(&self, name: &str) -> io::Result<Stat> {
         Ok(statat(self.dir()?, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
@@ -186,7 +187,7 @@ impl Members {
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         self.check(name, false)?;
         let new = format!("{name}.new");
-        // What somebody left who was interrupted.
+        // Removes the rest of an interrupted call.
         self.check(&new, false)?;
         match self.remove(&new) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 #[derive(Clone, Default)]
 struct Content {
-    /// What a sync has made safe.
+    /// Content as of the last sync.
     safe: Vec<u8>,
-    /// What reads see.
+    /// Content that reads see.
     now: Vec<u8>,
     /// Writes since the last sync, in order.
     unsynced: Vec<(usize, Vec<u8>)>,
@@ -88,15 +88,15 @@ impl MemoryHost {
         true
     }
 
-    /// What another process finds after this one died: everything written.
+    /// The state after the death of the process: everything written is there.
     pub fn after_process_death(&self) -> MemoryHost {
         let files = &self.0.lock().files;
         let keep = |c: &Content| Content { safe: c.now.clone(), now: c.now.clone(), unsynced: Vec::new() };
         MemoryHost::with(files.iter().map(|(n, c)| (*n, keep(c))).collect())
     }
 
-    /// What is there after the machine crashed: everything synced, and of the rest each block of `block`
-    /// bytes of each write or not, of one file perhaps everything and of another nothing.
+    /// A possible state after a crash of the machine: everything synced is there. Of later writes each block
+    /// of `block` bytes is there or not, of one file perhaps all and of another none.
     pub fn after_machine_crash(&self, block: usize, random: &mut Stream) -> MemoryHost {
         let files = &self.0.lock().files;
         let mut lose = |c: &Content| {

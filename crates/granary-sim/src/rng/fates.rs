@@ -1,9 +1,9 @@
-//! [`Fates`]: what a power failure does to each thing that it may take, as a list: recorded, and forced where
-//! somebody says.
+//! [`Fates`]: the fate at a power failure of each thing that it may take, as a list: recorded, and forced
+//! where a caller says so.
 //!
 //! ```text
-//!   drive: fate(thing, whole, draw) ── draws as ever ── nobody keeps a list: that is it
-//!                                          `── a list is kept: written down  ── forced: the list's value instead
+//!   drive: fate(thing, whole, draw) ── draws as ever ── no list is kept: that is it
+//!                                          `── a list is kept: recorded ── forced: the list's value instead
 //! ```
 //!
 //! A fate is a number: `whole` is all of it, 0 is nothing, others are parts (a bit for each line of an entry,
@@ -13,7 +13,7 @@
 use super::Stream;
 use std::collections::BTreeMap;
 
-/// What a power failure may take from a device: its kind, and its number in units of that kind.
+/// Things that a power failure may take from a device: their kind, and their number in units of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
     /// Pages of 4 KiB, from this one on.
@@ -32,20 +32,20 @@ pub struct Fate {
     pub name: String,
     /// The device.
     pub device: &'static str,
-    /// What it is.
+    /// The thing.
     pub thing: Thing,
-    /// What is kept of it.
+    /// The part of it that is kept.
     pub value: u64,
     /// All of it.
     pub whole: u64,
 }
 
-/// Fates by name, and what becomes of the things that have none.
+/// Fates by name, and the fate of things that have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forced {
     /// Others are kept, else they are lost.
     pub others_kept: bool,
-    /// `None`: the opposite of what becomes of the others.
+    /// `None`: the opposite of the others' fate.
     pub by_name: BTreeMap<String, Option<u64>>,
 }
 
@@ -84,7 +84,8 @@ impl Stream {
         }
     }
 
-    /// What a power failure leaves of a thing, of which `whole` is all; `draw` draws it.
+    /// The fate of a thing at a power failure: the part that it leaves, of which `whole` is all; `draw` draws
+    /// it.
     pub fn fate(&mut self, thing: Thing, whole: u64, draw: impl FnOnce(&mut Stream) -> u64) -> u64 {
         let drawn = draw(self);
         let Some(fates) = self.fates.as_mut().filter(|_| whole > 0) else { return drawn };

@@ -1,14 +1,16 @@
 //! [`Home`]: the world that a lock is used in.
 //!
 //! ```text
-//!   WALL ── first use in virtual time, nobody holds it ──> world n ── used elsewhere after world n has ended ──> WALL, or world m
-//!                └─ held on the wall clock: panic                └─ while world n is alive: panic
+//!   WALL ── first use in virtual time, nobody holds it ──> world n
+//!            └─ held on the wall clock: panic
+//!   world n ── used elsewhere after world n has ended ──> WALL, or world m
+//!            └─ while world n is alive: panic
 //! ```
 //!
-//! A world's tasks run on one OS thread, so within its home a lock needs no atomic exchange: who finds the
-//! home to be their world knows that nobody outside of it has the lock, since it moves only when that world
-//! has ended. It moves under the wall clock's own lock, which everybody on the wall clock holds when they
-//! look. A guard that is dropped in another world than its own is a panic, too.
+//! A world's tasks run on one OS thread, so within its home a lock needs no atomic exchange. A task that
+//! finds the home to be its world knows that nobody outside of it has the lock: the home moves only when that
+//! world has ended. It moves under the wall clock's own lock, which every user on the wall clock holds while
+//! it looks. A guard that is dropped in another world than its own is a panic, too.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -63,7 +65,7 @@ impl Home {
     pub(super) fn move_to(&self, world: u16, held: impl FnOnce() -> bool) -> Result<(), &'static str> {
         let home = self.0.load(Relaxed);
         if home != WALL && home != world {
-            // What an ended world has done is seen by who finds it ended.
+            // A caller that finds a world ended sees all that this world has done.
             if ALIVE.lock().0.contains(&home) {
                 return Err(
                     "a lock is used in two worlds: another virtual world that has used it still runs",
@@ -104,7 +106,7 @@ mod tests {
         World::new(WorldConfig::default()).run(main).expect("it ends")
     }
 
-    /// What somebody panics with.
+    /// The text of a panic.
     fn says(f: impl FnOnce()) -> String {
         let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it is refused");
         let text = panic.downcast_ref::<String>().cloned();

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! In virtual time a contended lock is handed to the first waiter at the instant of the unlock. On the wall
-//! clock it is `parking_lot`'s lock. A lock is used in one world at a time, which is looked at (home.rs): a
-//! use in a second one, and a guard that crosses from one to the other, are a panic that says so.
+//! clock it is `parking_lot`'s lock. A lock is used in one world at a time, which is checked (home.rs). A use
+//! in a second one, and a guard that crosses from one to the other, are a panic that says so.
 #![allow(unsafe_code)] // the raw-lock trait of lock_api is unsafe to implement
 
 use super::home::{Home, WALL, crossed, held_on_the_wall_clock};
@@ -80,7 +80,7 @@ impl RawMutex {
     #[cold]
     fn hand_over(&self, w: &Sched) {
         if w.is_dying() {
-            // Who waits is being unwound, and does not take it.
+            // Tasks that wait are being unwound, and do not take it.
             return self.owner.store(0, Relaxed);
         }
         match w.unpark(self.key(), |_| true) {
@@ -92,10 +92,10 @@ impl RawMutex {
 
 // SAFETY: a lock has one home, and only there it is taken. On the wall clock everything is delegated to
 // parking_lot's lock, and the home is looked at under it. In virtual time the home changes only when its
-// world has ended; all tasks of a world run on one OS thread and switch only while they wait, and `owner` is
+// world has ended. All tasks of a world run on one OS thread and switch only while they wait. `owner` is
 // non-zero from `lock` to `unlock`, so two tasks never hold the lock together. While a world is dying, the
-// only code that runs is destructors of unwound tasks, one task after the other; a destructor that locks what
-// an unwound task held sees memory that nobody else uses.
+// only code that runs is destructors of unwound tasks, one task after the other; a destructor that takes an
+// unwound task's lock sees memory that nobody else uses.
 unsafe impl lock_api::RawMutex for RawMutex {
     #[allow(clippy::declare_interior_mutable_const)] // how lock_api wants the initial state
     const INIT: RawMutex =

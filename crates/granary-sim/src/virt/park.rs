@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// What a task waits for.
+/// Ways of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// To hold a lock alone.

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::rng::Stream;
 
-    /// Whatever is pushed, swapped and popped comes out by (instant, order of pushing).
+    /// Events come out by (instant, order of pushing), after any pushes, swaps and pops.
     #[test]
     fn events_come_by_time_then_by_the_order_of_pushing() {
         let (mut queue, mut model, mut s) = (Queue::default(), Vec::new(), Stream::new(1, "queue"));

@@ -47,11 +47,11 @@ struct Task {
     yielder: Cell<*const Yielder<(), ()>>,
     /// Counts the task's wake-ups: an event of an older generation is void.
     generation: Cell<u32>,
-    /// What the task waits for, where it is not an instant.
+    /// The lock or condition that the task waits for; none for an instant.
     waits_for: Cell<Option<(usize, Mode)>>,
     daemon: bool,
     done: Cell<bool>,
-    /// Whose processors it is on.
+    /// The set of processors that it is on.
     cpus: Cell<u32>,
 }
 

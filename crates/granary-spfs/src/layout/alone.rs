@@ -1,9 +1,9 @@
-//! What an inode has of a file that is in persistent memory alone: its name, its owner, its mode, its access
-//! time.
+//! Further fields of the inode of a file that is in persistent memory alone: its name, its owner, its mode,
+//! its access time.
 //!
 //! ```text
-//!   80 directory's lower inode 8, 0: no name | 88 its generation 4 | 92 mode 2 | 94 bytes of the name 2 | 96 owner 4 | 100 group 4
-//!   104 access time 8 | 112 CRC-32C of directory, generation and name 4
+//!   80 directory's lower inode 8, 0: no name | 88 its generation 4 | 92 mode 2 | 94 bytes of the name 2
+//!   96 owner 4 | 100 group 4 | 104 access time 8 | 112 CRC-32C of directory, generation and name 4
 //!   240 the name from its 240th byte on, 15 | 272 its first 240 bytes
 //! ```
 //!

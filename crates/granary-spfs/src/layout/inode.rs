@@ -77,11 +77,11 @@ impl Undo {
 /// An inode as it was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
-    /// Whose it is.
+    /// Identity of its file.
     pub identity: Identity,
     /// Size in bytes.
     pub size: u64,
-    /// End of what the lower file has to say.
+    /// End of the bytes for which the lower file counts.
     pub limit: u64,
     /// First cluster of the last extent.
     pub last: Option<u32>,
@@ -91,7 +91,7 @@ pub struct Inode {
     pub ctime: Time,
     /// Sync factor.
     pub factor: u64,
-    /// What a power failure has cut short.
+    /// Operation that a power failure has cut short.
     pub undo: Option<Undo>,
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   name     16 B | inode number 4, lower generation 4 | lower inode number 8 |
 //!   cluster  16 B | cluster 4, 1 in bit 16, map of its blocks 2 | cluster once more 8 |
-//!   extent   32 B | cluster 4, length 4 | first file cluster 4, that of the extent before it + 1, 4 | inode number 8 | key 4, check 4 |
+//!   extent   32 B | cluster 4, length 4 | first file cluster 4, that of the extent before it + 1, 4
+//!                 | inode number 8 | key 4, check 4 |
 //! ```
 //!
 //! A power failure may keep any words of a slot that was being entered. A name then leads to no inode that
@@ -69,7 +70,7 @@ pub fn name(of: Identity, inode: u64) -> [u8; SMALL] {
     b
 }
 
-/// What a name's slot says: whose, and which inode.
+/// Identity and inode number of a name's slot.
 pub fn read_name(b: &[u8]) -> (Identity, u64) {
     let head = u64_at(b, 0);
     (Identity { ino: u64_at(b, 8), generation: head as u32 }, head >> 32)
@@ -134,7 +135,7 @@ impl Extent {
         crc32c::crc32c(&b) | 1
     }
 
-    /// What a slot says; `None` where it is free, or was never wholly entered.
+    /// Reads a slot; `None` where it is free, or was never wholly entered.
     pub fn read(b: &[u8]) -> Option<Extent> {
         let prev = u32_at(b, 8).checked_sub(1);
         let e = Extent {

@@ -2,13 +2,15 @@
 //! stores, and a split is seen by sibling pointers before its parent knows.
 //!
 //! ```text
-//!   node, 512 B   0 level 4 | 4 entries 4 | 8 right sibling 8 | 16 leftmost child 8 | 24 zero 8 | 32 entries of 16: key 8, value 8
+//!   node, 512 B   0 level 4 | 4 entries 4 | 8 right sibling 8 | 16 leftmost child 8 | 24 zero 8
+//!                 32 entries of 16: key 8, value 8
 //!   leaf          key: first cluster + 1; value: clusters in the upper half, first cluster of the data in
 //!                 the lower
 //!   above         value: byte address of the child whose keys begin there
 //! ```
 //!
-//! Eight nodes are in a cluster. Its root is in host memory: whoever has files keeps that in their inodes.
+//! Eight nodes are in a cluster. Its root is in host memory: a file system with files would keep it in their
+//! inodes.
 //!
 //! Source: Hwang et al., "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree", FAST
 //! 2018: nodes of 512 B, shifting (Algorithm 1), split (Algorithm 2). Its lock-free reads are not needed

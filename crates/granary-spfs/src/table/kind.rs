@@ -35,7 +35,7 @@ impl Kind {
         if self == Kind::Extents { 8 } else { 2 }
     }
 
-    /// What its transfers count as.
+    /// Structure that its transfers count as.
     pub fn what(self) -> Structure {
         match self {
             Kind::Names => Structure::Dentry,
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// The place of what a slot holds; `None` where it holds nothing.
+    /// The place of a slot's entry; `None` where it holds nothing.
     pub(super) fn place(self, b: &[u8], chunk: u32) -> Option<SlotPlace> {
         if u64_at(b, 0) == 0 {
             return None;

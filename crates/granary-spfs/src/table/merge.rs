@@ -104,7 +104,7 @@ impl Table {
     }
 }
 
-/// What follows the record of a merge; may be done again. `parent`: the header after it.
+/// Steps of a merge after its record; may be done again. `parent`: the header after it.
 pub(super) fn finish(
     pm: &Pm,
     kind: Kind,

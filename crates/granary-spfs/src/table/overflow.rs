@@ -1,7 +1,9 @@
 //! Overflow pages: room for a segment whose buckets are full, where splitting it would move nothing away.
 //!
 //! ```text
-//!   segment's last bucket   magic | pattern, depth | first page ──> page: 15 buckets, last bucket: magic | next page ──> ...
+//!   segment's last bucket   magic | pattern, depth | first page
+//!                                                    └──> page: 15 buckets, last bucket: magic | next page
+//!                                                                                             └──> ...
 //! ```
 //!
 //! A page has slots of its segment that found no room in their buckets; any of them lies anywhere in the

@@ -52,7 +52,7 @@ impl Table {
     /// Splits the segment of this place, or gives it an overflow page; another may have done so before.
     pub(super) fn make_room(&self, pm: &Pm, clusters: &Clusters, place: SlotPlace) -> Result<()> {
         let mut dir = self.dir.write();
-        // Who waited for the lock may find room now.
+        // Another task may have made room while this one waited for the lock.
         if let Some(at) = self.claim(pm, &dir, place)? {
             self.claimed.lock().remove(&at);
             return Ok(());
@@ -101,7 +101,7 @@ impl Table {
                 s.fill(0);
             }
         }
-        // What goes of the overflow pages finds room in buckets now, or gets pages again.
+        // Slots of the overflow pages that go find room in buckets now, or get pages again.
         let mut rest = Vec::new();
         for s in self.fitting(pages, goes) {
             let Some(place) = self.kind.place(s, self.chunk) else { continue };
@@ -183,7 +183,7 @@ impl Table {
     }
 }
 
-/// What follows the record of a split; may be done again.
+/// Steps of a split after its record; may be done again.
 fn finish_split(
     pm: &Pm,
     kind: Kind,

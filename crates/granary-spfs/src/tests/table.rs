@@ -168,7 +168,7 @@ fn names_of_one_hash_go_into_overflow_pages() {
         let store = open(&drive);
         store.names.merge_sparse(&store.pm, &store.clusters).expect("merges");
         assert_eq!(store.names.overflow_pages(), 0, "all pages are empty");
-        // What was given back is free for others, once.
+        // Pages that were given back are free for others, once.
         (0..300).for_each(|n| insert(&store, 10_000 + n, 1).expect("room"));
         assert_eq!(open(&drive).names.overflow_pages(), 0);
     });

@@ -161,8 +161,8 @@ fn what_needs_a_lower_file_makes_one() {
     });
 }
 
-/// What a directory hands on to new files now is not what this file was made with, and nobody has changed the
-/// directory since.
+/// The file was made before its directory's present settings for new files, so it does not inherit them.
+/// Nobody has changed the directory since, so it keeps its times.
 #[test]
 fn a_file_that_goes_below_inherits_nothing_and_its_directory_keeps_its_times() {
     const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -479,8 +479,8 @@ fn a_rename_or_a_move_that_is_cut_short_is_finished_or_taken_back() {
     assert!(begun > 0 && moves.iter().any(|r| r.files == 0), "{begun} moves were cut short, none was done");
 }
 
-/// What a crash of the lower file system cannot do, somebody who changes it behind our back can: a file whose
-/// directory is gone is found in the root directory, with its bytes.
+/// No crash of the lower file system removes the directory of such a file, but a change behind our back may.
+/// A file whose directory is gone is found in the root directory, with its bytes.
 #[test]
 fn a_file_whose_directory_is_gone_is_found_in_the_root() {
     run(|| {

@@ -113,7 +113,7 @@ impl Rig {
         Rig::again(stack, drive)
     }
 
-    /// What is there.
+    /// Mounts the stack that is there.
     pub fn again(stack: &Stack, drive: Arc<dyn Drive>) -> Rig {
         let fs = stack.mount(Port::new(drive.clone())).expect("mounts");
         let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");

@@ -1,4 +1,4 @@
-//! What becomes of single files: who has which byte, and what stays when names, sizes and states change.
+//! Single files: the tier that has each byte, and the content that stays when names, sizes and states change.
 
 use crate::common::{Rig, Stack};
 use granary_fs::{Allocate, Caller, FsError, Time, flag};

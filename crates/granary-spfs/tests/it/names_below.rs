@@ -1,6 +1,6 @@
 //! Names that were given up below and are taken by files in persistent memory alone, before the lower file
-//! system has committed anything: after a power failure each is the new file, and what was moved out of a
-//! name is where it was moved.
+//! system has committed anything. After a power failure each name is the new file's. A file that was moved
+//! out of a name is at its new place.
 
 use crate::common::dimm;
 use crate::power::mount_over;
@@ -70,7 +70,7 @@ fn prepare(p: &mut Process) {
     p.mkdir("/d/dir", 0o755).expect("mkdir");
     write(p, "/d/dir/within", OpenFlags::CREAT | OpenFlags::RDWR, 20);
     p.sync().expect("sync");
-    // Whatever these directories were before is durable, and they have files that are here alone.
+    // The former state of these directories is durable, and they have files that are here alone.
     write(p, "/d/first", ALONE, 30);
     write(p, "/e/first", ALONE, 31);
     p.sync().expect("sync");
@@ -114,7 +114,7 @@ const CASES: [Case; 8] = [
 /// Names of cases whose old owner is gone for good: taking them asks the lower file system for nothing.
 const FREE: usize = 4;
 
-/// What the new owner of a name does before the power fails.
+/// Action of a name's new owner before the power fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Stays,
@@ -212,7 +212,7 @@ fn a_name_that_was_given_up_below_is_the_new_files_after_a_power_failure() {
     }
 }
 
-/// Whose old owner is gone for good needs no fsync below.
+/// A name whose old owner is gone for good needs no fsync below.
 #[test]
 fn names_of_what_is_gone_are_taken_without_a_word_to_the_lower_file_system() {
     STACKS.iter().for_each(|stack| fail(stack, &CASES[..FREE], Then::Stays, 60));

@@ -62,11 +62,11 @@ fn a_pair_that_has_files_again_keeps_its_number_until_what_is_below_has_it() {
         rig.p.open("/a", flags, 0o644).expect("created");
         rig.fs.demote_all().expect("demoted");
         assert_eq!(rig.fs.stats().alone, 0);
-        // No unmount: what is below names this memory still.
+        // No unmount: the attribute below still names this memory.
         let memory = rig.drive.clone();
         drop((rig.p, rig.vfs, rig.fs));
         let mut rig = Rig::again(&stack, memory);
-        // Another file comes. What is below cannot be told, and the host dies.
+        // Another file comes. The attribute below cannot be set, and the host dies.
         let fault = FsError::Host(5);
         stack.memory().set_xattr_fault(Some(fault.clone()));
         let _ = rig.p.open("/b", flags, 0o644);

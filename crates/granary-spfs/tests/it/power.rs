@@ -1,6 +1,6 @@
-//! P7: the power of both devices fails at any instant, over ext4: what a tiered file acknowledged is there,
-//! whatever the lower file system has forgotten; nothing that was cut off or removed comes back; nothing
-//! leaks (P8, by the check).
+//! P7: the power of both devices fails at any instant, over ext4. All acknowledged content of a tiered file
+//! is there, whatever the lower file system has forgotten. No byte that was cut off or removed comes back.
+//! Nothing leaks (P8, by the check).
 
 use crate::common::{Rig, Stack, dimm};
 use granary_device::{Devices, Port, Role};
@@ -44,8 +44,8 @@ pub fn mount_over(lower: &FsEntry, devices: &Devices, options: &MountOptions) ->
     (fs.clone(), Vfs::mount(fs, vfs).expect("vfs"))
 }
 
-/// What the file was when a call had returned last, and what it will be when the one under way returns.
-/// `None`: there is none.
+/// Content of the file when the last call had returned, and when the one under way will return. `None`: no
+/// file.
 #[derive(Clone, Default)]
 struct Known {
     old: Option<Vec<u8>>,
@@ -84,7 +84,7 @@ fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn(), punches:
         let (pos, len) = (rng.below(60_000), 1 + rng.below(30_000) as usize);
         match rng.below(if punches { 15 } else { 12 }) {
             12.. => {
-                // What of it is below is durable by the fsync only.
+                // Its effect below is durable by the fsync only.
                 let mut after = before.clone();
                 let (from, to) = ((pos as usize).min(after.len()), (pos as usize + len).min(after.len()));
                 after[from..to].fill(0);
@@ -154,7 +154,7 @@ fn look(p: &mut Process, seed: u64, known: &Known) {
     let sides = [&known.old, &known.new].map(|side| side.clone().unwrap_or_default());
     assert!(sides.iter().any(|side| side.len() == found.len()), "seed {seed}: {} bytes", found.len());
     for (i, byte) in found.iter().enumerate() {
-        // What one of both does not have shows as zero where the other's size is there.
+        // A byte that one of both lacks counts as zero there, where the file has the other's size.
         let may = sides.iter().any(|side| side.get(i).copied().unwrap_or(0) == *byte);
         let sides = sides.each_ref().map(|side| (side.len(), side.get(i)));
         assert!(may, "seed {seed}: byte {i} of {} is {byte}, of {sides:?}", found.len());
@@ -185,7 +185,7 @@ fn fail(seed: u64, options: &MountOptions, punches: bool) -> Recovery {
         let (fs, vfs) = mount(&devices, &options);
         let recovery = fs.recovery();
         drop(fs);
-        // What recovery has cut below is on its way.
+        // The cuts of recovery below are still on their way.
         vfs.sync(&Caller::KERNEL).expect("sync");
         let wrong = vfs.check().expect("checks");
         assert!(wrong.is_empty(), "seed {seed}: {}", wrong.join("\n"));

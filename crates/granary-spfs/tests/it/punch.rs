@@ -16,7 +16,7 @@ fn calm(form: Form) -> Stack {
     Stack::new(MkfsOptions { segment: 1, form }, mount)
 }
 
-/// What the file must be.
+/// Expected content of the file.
 struct Model(Vec<u8>);
 
 impl Model {

@@ -36,7 +36,7 @@ pub(super) fn check(state: &State) -> Vec<String> {
         if found == 0 {
             wrong.push(format!("{ino} has no links and was not evicted"));
         }
-        // What fallocate put there is zero.
+        // Blocks that fallocate put there are zero.
         let mut beyond = node.blocks.range(node.attr.size.div_ceil(4096)..);
         if beyond.any(|(_, page)| page.to_bytes().iter().any(|&b| b != 0)) {
             wrong.push(format!("{ino} has data beyond its end"));

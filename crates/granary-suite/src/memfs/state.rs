@@ -5,7 +5,7 @@ use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// What stands where nobody wrote: anything that read as file content would be noticed.
+/// Content of bytes that nobody wrote: a test notices them where they are read as file content.
 const GARBAGE: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
 /// A directory entry.

@@ -4,24 +4,26 @@
 //!   task 0   |--mkdir /d: done--|      |--stat /d/a: failed--|
 //!   task 1        |--open /d/a: Fd(0)--|        |--rename /d /e: done--|
 //!
-//!   an order of all calls in which each comes after those that had ended when it began, and in which the reference
-//!   gives every call the outcome that was seen, and the same tree in the end (linearizability)
+//!   an order of all calls in which each comes after those that had ended when it began, and in which the
+//!   reference gives every call the outcome that was seen, and the same tree in the end (linearizability)
 //! ```
 //!
-//! The search goes depth-first over which call comes next, in the order in which the vfs says that they took
-//! effect (which it does not believe: it is only tried first), and remembers the states that it has been in.
-//! A call that changed nothing and fits can never be better placed later, so there it does not branch. Calls
-//! that change nothing have no place in that order. They are tried where they ended: an open may have waited
-//! for a rename in its directory. After some steps without success the search starts again, with them before
-//! all changes, and the calls that could not be placed any more are tried earlier from then on.
+//! The search for the next call goes depth-first and remembers the states that it has been in. It first tries
+//! the order in which the vfs says that the calls took effect, but does not rely on it. A call that changed
+//! nothing and fits can never be better placed later, so there it does not branch. Calls that change nothing
+//! have no place in that order. They are tried where they ended: an open may have waited for a rename in its
+//! directory. After some steps without success the search starts again, with them before all changes. From
+//! then on it tries the calls earlier that could not be placed any more.
 //!
-//! What is checked as atomic: create, remove and rename by name, and every read, write and truncate of an
-//! open file, whatever its length, because the vfs holds the inode for the whole call. What is not atomic, as
-//! in Linux, and so is not to be put into histories: [`Op::List`] of a directory that others change (several
-//! calls); walks through directories that others rename, and through symbolic links (each component is looked
-//! up on its own); and calls that look a name up and then use the inode ([`Op::Link`]'s old name,
-//! [`Op::Chmod`], [`Op::Stat`]...) on names that others change. On names that stay they are atomic, and so is
-//! [`Op::Access`] with nothing wanted.
+//! These calls are checked as atomic: create, remove and rename by name, and every read, write and truncate
+//! of an open file, whatever its length, because the vfs holds the inode for the whole call. Other calls are
+//! not atomic, as in Linux, and so must not be put into histories:
+//! - [`Op::List`] of a directory that others change (several calls);
+//! - walks through directories that others rename, and through symbolic links (each component is looked up on
+//!   its own);
+//! - calls that look a name up and then use the inode ([`Op::Link`]'s old name, [`Op::Chmod`],
+//!   [`Op::Stat`]...) on names that others change. On names that stay they are atomic, and so is
+//!   [`Op::Access`] with nothing wanted.
 
 use super::tree::difference;
 use super::{Op, Outcome, Snapshot, apply, is_unsupported, snapshot};
@@ -41,7 +43,7 @@ use std::sync::Arc;
 pub struct Event {
     /// The call.
     pub op: Op,
-    /// What it showed.
+    /// Its outcome.
     pub outcome: Outcome,
     /// When it began.
     pub start: Nanos,
@@ -51,7 +53,7 @@ pub struct Event {
     pub hint: Option<u64>,
 }
 
-/// What every task did, and the tree that was left.
+/// The calls of every task, and the tree that was left.
 pub struct History {
     /// Calls made one after the other before the tasks started.
     pub setup: Vec<Op>,
@@ -279,13 +281,13 @@ impl Search<'_> {
         if self.steps == 0 { Verdict::Undecided } else { Verdict::Impossible }
     }
 
-    /// What could not be placed at the deepest point comes earlier next time.
+    /// Calls that could not be placed at the deepest point come earlier next time.
     fn learn(&mut self) {
         let Some((_, done, _)) = &self.stuck else { return };
         for (weights, &done) in self.weights.iter_mut().zip(done) {
             if let Some(w) = weights.get_mut(done) {
                 *w += 1;
-                // What its task does before has to come earlier, too.
+                // Earlier calls of its task have to come earlier, too.
                 weights[..done].iter_mut().for_each(|w| *w += 1);
             }
         }

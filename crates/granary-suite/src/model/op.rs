@@ -175,7 +175,7 @@ pub enum Op {
     Become(u32),
 }
 
-/// What a call showed. Times, inode numbers, space taken and the sizes of directories are left out: file
+/// Outcome of a call. Times, inode numbers, space taken and the sizes of directories are left out: file
 /// systems may differ in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]

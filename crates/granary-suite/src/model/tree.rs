@@ -6,10 +6,10 @@ use granary_units::Dest;
 use granary_vfs::{OpenFlags, Posix};
 use std::collections::BTreeMap;
 
-/// A whole tree: path -> what is there. Directories end with a slash.
+/// A whole tree: the entry of each path. Directories end with a slash.
 pub type Snapshot = BTreeMap<Vec<u8>, TreeEntry>;
 
-/// What is at a path.
+/// An entry of a tree.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TreeEntry {
     /// Attributes.

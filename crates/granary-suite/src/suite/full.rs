@@ -307,7 +307,7 @@ pub fn a_full_file_system_loses_power_while_attributes_change<S: Subject>(subjec
                 assert!(n == done || is == (n < done), "file {n} after {done} changes: {is}");
                 cut.extend((is && n % 4 == 0).then_some(n));
             }
-            // What a truncation cut off is zero, if it is there again.
+            // Bytes that a truncation cut off are zero, if they are there again.
             for n in cut {
                 p.truncate(cut_path(n), LEN).expect("grows");
                 let mut end = [1; 1000];

@@ -62,7 +62,7 @@ fn call(rng: &mut Stream, p: &mut Process, fds: [Fd; 2], max: u64, end: &mut End
     let size = end.start + end.bytes.len() as u64;
     let keep_size = rng.chance(0.5);
     let grown = if keep_size { size } else { size.max(pos + len) };
-    // What a file system cannot do, or has no room for, changes nothing.
+    // A call that a file system does not support, or has no room for, changes nothing.
     let allocated = |result| match result {
         Ok(()) => true,
         Err(FsError::NotSupported | FsError::NoSpace) => false,

@@ -1,5 +1,5 @@
 //! [`LateDrive`]: a drive that keeps its promises and no more, and takes its time with file data: everything
-//! written later overtakes it. Whoever relies on the order of submission is found out.
+//! written later overtakes it. It finds code that relies on the order of submission.
 
 use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::rng::Stream;
@@ -12,9 +12,9 @@ const OTHER: Nanos = Nanos::from_micros(10);
 
 #[derive(Default)]
 struct State {
-    /// What reads see.
+    /// Pages as reads see them.
     seen: BTreeMap<u64, Page>,
-    /// What is acknowledged.
+    /// Pages that are acknowledged.
     safe: BTreeMap<u64, Page>,
     in_flight: Vec<(Nanos, u64, Page)>,
 }

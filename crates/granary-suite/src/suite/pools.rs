@@ -1,8 +1,8 @@
 //! Every pool of a file system, filled on its own: names, inodes, targets, attributes, index blocks, small
 //! pieces of content.
 //!
-//! "No space" is an answer only where `statfs` says so: nothing is available, or no inode is free. Whatever
-//! was used up, all of it can be taken away again, and what was given up is there for others.
+//! "No space" is an answer only where `statfs` says so: nothing is available, or no inode is free. All pieces
+//! can be taken away again, and the space that they give up is there for others.
 
 use super::{Mounted, Subject, create, drive, fill, run};
 use granary_fs::{FileKind, FsError, Result, SetXattr};
@@ -10,7 +10,7 @@ use granary_sim::rng::Stream;
 use granary_units::{Bytes, Payload};
 use granary_vfs::{OpenFlags, Posix, Process};
 
-/// What a pool is filled with: the n-th piece.
+/// Kinds of pieces that fill a pool: the n-th piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     /// An empty file with a long name, a hundred in a directory.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a client knows of one path: the last state that was fsynced, and whether something was begun since.
+/// A client's knowledge of one path: the last state that was fsynced, and whether something was begun since.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// Content word and length, or absent.
@@ -132,7 +132,7 @@ fn verify(p: &mut Process, ledger: &Ledger) {
             Err(FsError::NoEntry) => None,
             Err(e) => panic!("{path}: {e}"),
         };
-        // Whatever became of it, no data of others may show: words carry their client's number.
+        // In any case no data of others may show: words carry their client's number.
         let id = path[2..].split('/').next().and_then(|n| n.parse().ok()).unwrap_or(0);
         for word in found.iter().flat_map(|c| c.chunks_exact(8)) {
             let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));

@@ -37,7 +37,7 @@ fn word(file: u64) -> u64 {
     0x5714_0000_0000_0000 + file
 }
 
-/// What is wrong with a still file; `None`: nothing.
+/// The fault of a still file; `None` where there is none.
 fn look(p: &mut Process, file: u64) -> Option<String> {
     let fd = p
         .open(format!("/s{file}"), OpenFlags::RDONLY, 0)

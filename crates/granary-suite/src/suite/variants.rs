@@ -1,11 +1,11 @@
-//! The variants of a file system for PebbleSSD: what every one of them must do while what cleans never rests.
+//! The variants of a file system for PebbleSSD: duties of every one of them while its cleaner never rests.
 //!
 //! ```text
 //!   plain      | -remap       | -fswrite       | -pebble
 //!   copies     | REMAP cleans | FS_WRITE syncs | both
 //! ```
 //!
-//! What the plain one has no need to show, since its own tests do, is shown of the other three.
+//! The plain one's own tests already show some of these duties; here they are shown of the other three alone.
 
 use super::{Subject, drive, fill, on_bam, run, tiny_caches};
 use crate::model::Mix;

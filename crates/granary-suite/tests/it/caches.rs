@@ -1,5 +1,5 @@
-//! What the caches promise about time: read-ahead, write-back by age and by pressure, errors told once; and
-//! that the checker of histories refuses what no serial order explains.
+//! Promises of the caches about time: read-ahead, write-back by age and by pressure, errors told once. Also,
+//! the checker of histories refuses histories that no serial order explains.
 
 use granary_fs::{Cred, DirtyPages, FsError, Inode};
 use granary_sim::{World, now, sleep};

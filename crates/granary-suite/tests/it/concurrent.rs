@@ -202,7 +202,7 @@ fn any_calls_at_the_same_time_end_and_leave_a_sound_file_system() {
 }
 
 /// A crowd opens a name while a rename in its directory is under way, waits for it, and reads the file that
-/// came to the name: all opens have to be placed behind the rename, and to try each at both sides of it would
+/// came to the name. All opens have to be placed behind the rename. To try each at both sides of it would
 /// take too long.
 #[test]
 fn opens_that_waited_for_a_rename_are_explained() {

@@ -1,4 +1,4 @@
-//! What a testbed's file and `--set` may say, and what is said of those that are wrong.
+//! Content of a testbed's file and of `--set`, and messages about wrong ones.
 
 use super::*;
 use crate::Host;
@@ -114,7 +114,7 @@ fn a_key_is_set_once() {
     assert_eq!(testbed.with(&sets).expect_err("twice").to_string(), said);
 }
 
-/// What loading a file of this text says.
+/// The message about a file of this text.
 fn refusal(text: &str) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("mine.toml");

@@ -1,4 +1,4 @@
-//! What NVM DIMMs measure: latencies of one core on an idle DIMM, bandwidths of four cores.
+//! Measurements of NVM DIMMs: latencies of one core on an idle DIMM, bandwidths of four cores.
 //!
 //! Loops of direct calls: the time from the call to its completion is the DIMM's alone, no host is in it.
 

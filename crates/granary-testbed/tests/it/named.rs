@@ -42,7 +42,7 @@ fn collect(root: &Path, dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What of a file binds it to a crate: no comments, which bind nobody, and no dependencies of tests.
+/// The parts of a file that bind it to a crate: no comments, which bind nobody, and no dependencies of tests.
 fn binding(text: &str) -> String {
     let mut tests_only = false;
     let mut kept = String::new();

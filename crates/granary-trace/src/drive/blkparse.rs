@@ -8,7 +8,8 @@
 //!                                              Q queued, D given to the driver, others skipped
 //!     FWS             a flush without data                 WFS 8 + 8       a write (F behind the W: FUA)
 //!     FWFSM 8 + 8     a flush, then the write: two accesses of one line
-//!     R 96 (12 00 ..) a command that passes the block layer by (SCSI, ATA, NVMe): bytes and the command, no sectors
+//!     R 96 (12 00 ..) a command that passes the block layer by (SCSI, ATA, NVMe): bytes and the command,
+//!                     no sectors
 //! ```
 //!
 //! The first F is REQ_PREFLUSH, the one behind the letter of the operation REQ_FUA (`blk_fill_rwbs`). A block
@@ -19,8 +20,8 @@
 //! that it saw them. Devices without a driver of their own (device mapper, md) have no `D` events: take `Q`
 //! there.
 //!
-//! Commands that pass the block layer by (an inquiry, a SMART query) say how many bytes they move, and not
-//! from where: they are left out and counted.
+//! Commands that pass the block layer by (an inquiry, a SMART query) have a number of bytes, but no place:
+//! they are left out and counted.
 //!
 //! The summary that blkparse prints after the events is skipped. Source: blkparse(1), "Output" and "Default
 //! output"; `process_default` of blkparse (lines of packet commands).

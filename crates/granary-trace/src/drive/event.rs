@@ -67,7 +67,7 @@ pub struct FileBlock {
     pub end: FileEnd,
 }
 
-/// What a write brings.
+/// Content of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Written {
     /// Recorded pages.
@@ -96,7 +96,7 @@ impl PartialEq for Content {
     }
 }
 
-/// What non-temporal stores bring.
+/// Content of non-temporal stores.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     /// A whole page.
@@ -110,11 +110,11 @@ pub enum Piece {
 /// Phases of a recorded run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// What is measured.
+    /// The measured run.
     Run,
-    /// What it left to be done: log cleaning, write-back.
+    /// Work that the run left: log cleaning, write-back.
     Drain,
-    /// What nobody counts: checks, unmounting.
+    /// Calls that nobody counts: checks, unmounting.
     End,
 }
 
@@ -170,7 +170,7 @@ pub struct Event {
     pub nth: u64,
 }
 
-/// What a reader of a trace has seen besides its events.
+/// Notes of a reader of a trace besides its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Bytes of the trace that have been read.
@@ -197,7 +197,7 @@ pub trait Source {
     /// The file and line that cannot be understood.
     fn next_event(&mut self) -> Result<Option<Event>, TraceError>;
 
-    /// What was seen so far.
+    /// The notes so far.
     fn seen(&self) -> Seen;
 
     /// Why there was no event at all.

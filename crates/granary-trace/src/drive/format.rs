@@ -31,7 +31,7 @@ pub enum Format {
     Msr,
     /// Text of blkparse in its default format.
     Blkparse,
-    /// What fio writes with `write_iolog`.
+    /// Output of fio's `write_iolog`.
     Iolog,
     /// SPC: the UMass Trace Repository.
     Spc,
@@ -78,7 +78,7 @@ impl Format {
         }
     }
 
-    /// What a line of it looks like, or what it is.
+    /// An example of its lines, or a description.
     pub fn about(self) -> String {
         match self {
             Format::Granary => "made with --record".to_owned(),

@@ -1,5 +1,5 @@
-//! What the readers of text traces share: [`Lines`], a line at a time; [`Device`], the one device of several;
-//! numbers.
+//! Code that the readers of text traces share: [`Lines`], a line at a time; [`Device`], the one device of
+//! several; numbers.
 //!
 //! Invariant: a line longer than 64 KiB is refused, so that no file fills the memory.
 
@@ -8,7 +8,7 @@ use granary_units::{Lpa, Nanos, PAGE_SIZE};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 
-/// What Windows programs put in front of a text.
+/// Byte order mark that Windows programs put in front of a text.
 const BOM: &str = "\u{feff}";
 /// Bytes of a page, in which drives count.
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -143,8 +143,8 @@ impl Device {
     }
 }
 
-/// A decimal number of units of `unit` nanoseconds, exactly: `12.000000345` seconds. What is finer than a
-/// nanosecond is left out. Nothing where it is no such number, or more than 584 years.
+/// A decimal number of units of `unit` nanoseconds, exactly: `12.000000345` seconds. Fractions of a
+/// nanosecond are left out. `None` where it is no such number, or more than 584 years.
 pub(super) fn decimal(text: &str, unit: u64) -> Option<Nanos> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! MQSim can be told of another unit (`Time_Unit` in its workload file), which the trace does not say:
-//! `--scale` makes up for it (microseconds: 1000). What tells such a trace from DiskSim's is the time without
-//! a decimal point.
+//! `--scale` makes up for it (microseconds: 1000). Such a trace differs from DiskSim's by its time without a
+//! decimal point.
 //!
 //! Source: MQSim's README, "Trace-based workloads", and `ASCII_Trace_Definition.h`; SSDsim's README, "Note".
 

@@ -1,7 +1,8 @@
 //! Granary's own record of the calls of a drive: [`Writer`], [`Reader`]. Every byte is in SPEC.md, section 9.
 //!
 //! ```text
-//!   magic 8 | version 4 | length 4 | header, TOML | CRC-32C 4 |  operation operation ... | end: count, CRC-32C 4
+//!   magic 8 | version 4 | length 4 | header, TOML | CRC-32C 4 |  operation operation ...
+//!                                                             |  end: count, CRC-32C 4
 //!   operation:  kind 1 (bit 7: refused) | time since the one before (zigzag) | its numbers | its content
 //! ```
 //!
@@ -9,9 +10,8 @@
 //! is all there, so that a replay leaves the drive with the same bytes, counters and times as the recorded
 //! run.
 //!
-//! Invariant: what was cut off or changed is found: by the checksums of header and end. Who asks for it
-//! ([`Reader::take_cut`]) gets the whole operations of a record that was cut off, without a checksum over
-//! them.
+//! Invariant: the checksums of header and end reveal a record that was cut off or changed. On request
+//! ([`Reader::take_cut`]) a record that was cut off gives its whole operations, without a checksum over them.
 
 mod read;
 mod write;
@@ -34,13 +34,13 @@ const MOST: u64 = 1 << 26;
 const END: u8 = 0x3f;
 const REFUSED: u8 = 0x80;
 
-/// What a record says about itself.
+/// Header of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
     /// Version of the program that wrote it.
     pub granary: String,
-    /// What ran: `drive bench`, `run varmail on bytefs at scale 1, 12 threads`.
+    /// The recorded command: `drive bench`, `run varmail on bytefs at scale 1, 12 threads`.
     pub source: String,
     /// The testbed's name.
     pub testbed: String,
@@ -48,7 +48,7 @@ pub struct Header {
     pub set: Vec<String>,
     /// Root seed of the run.
     pub seed: u64,
-    /// What the drive held before: `none`, `fill`, `random:N`; not among the operations.
+    /// Content of the drive before: `none`, `fill`, `random:N`; not among the operations.
     pub precondition: String,
     /// The drive.
     pub drive: DriveConfig,

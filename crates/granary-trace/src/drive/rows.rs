@@ -4,11 +4,10 @@
 //!   line ── split at commas, tabs or blanks; quotes taken off ──> columns ── Layout::row ──> Row ──> Event
 //! ```
 //!
-//! What spreadsheets and scripts leave around the columns (a byte order mark, quotes, tabs for commas,
-//! blanks, capitals or none) changes nothing. A first line that names the columns is passed over.
+//! Remains of spreadsheets and scripts around the columns (a byte order mark, quotes, tabs for commas,
+//! blanks, capitals or none) change nothing. A first line that names the columns is passed over.
 //!
-//! Invariant: a line that is no access of the format ends the reading with its number and what is wrong with
-//! it.
+//! Invariant: a line that is no access of the format ends the reading with its number and the reason.
 
 use super::event::{Event, Op, Seen, Source, Written};
 use super::lines::{Device, Lines, touched};
@@ -34,7 +33,7 @@ pub(super) struct Row {
     pub len: u64,
 }
 
-/// What parts columns.
+/// Separators of columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Between {
     /// Commas, or tabs where there is no comma.
@@ -47,7 +46,7 @@ pub(super) enum Between {
 pub(super) struct Layout {
     /// Names of its columns, for messages.
     pub columns: &'static [&'static str],
-    /// What parts them.
+    /// Their separator.
     pub between: Between,
     /// More columns may follow, which say nothing of interest.
     pub more: bool,

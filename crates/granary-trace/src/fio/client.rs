@@ -21,7 +21,7 @@ const AHEAD: usize = 32;
 /// can end.
 const FARTHEST: Nanos = Nanos(u64::MAX / 2);
 
-/// What is to be accessed.
+/// An access to make.
 #[derive(Clone, Copy)]
 pub struct Drawn {
     /// How.
@@ -32,7 +32,7 @@ pub struct Drawn {
     pub len: u64,
 }
 
-/// What a place in flight does next.
+/// The next step of a place in flight.
 pub enum Next {
     /// This, now.
     Access(Drawn),
@@ -116,7 +116,7 @@ impl<J: Deref<Target = Job>> Client<J> {
         }
     }
 
-    /// What comes next at `now`; random accesses that are drawn together are told to `look_ahead` first.
+    /// The next step at `now`; random accesses that are drawn together are told to `look_ahead` first.
     #[inline]
     pub fn next(&mut self, now: Nanos, look_ahead: impl FnOnce(&[Drawn])) -> Next {
         if now >= self.end || self.left == 0 && self.ahead.is_empty() {
@@ -169,7 +169,7 @@ impl<J: Deref<Target = Job>> Client<J> {
 
     fn draw(&mut self, now: Nanos, look_ahead: impl FnOnce(&[Drawn])) {
         let p = self.spec.pattern;
-        // What a rate decides is decided at its time.
+        // With a rate, each access is drawn at its time.
         let together = if self.rate.is_some() { 1 } else { AHEAD as u64 };
         for _ in 0..self.left.min(together) {
             if self.bytes_left == 0 {
@@ -274,7 +274,7 @@ impl Gate {
         })
     }
 
-    /// What is to be done at `now` instead of an access.
+    /// The step at `now` that comes before an access, if there is one.
     fn holds(&mut self, now: Nanos) -> Option<Next> {
         if self.flushing {
             return Some(Next::Park);

@@ -1,9 +1,9 @@
-//! Content of files that are verified: each byte is a function of its file and its place, so that what is
-//! read says whether it is what belongs there, whoever wrote it last.
+//! Content of files that are verified: each byte is a function of its file and its place. So the bytes read
+//! tell whether they belong there, whoever wrote them last.
 
 use granary_sim::rng::Stream;
 
-/// What a file's bytes are made of.
+/// Seed of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content(u64);
 

@@ -49,7 +49,7 @@ impl Access {
     }
 }
 
-/// What a job does: fio's `rw`, and the same over a byte interface.
+/// Pattern of a job's accesses: fio's `rw`, and the same over a byte interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// Access in `read_percent` of the cases.
@@ -107,7 +107,7 @@ impl Pattern {
         self.first != self.second
     }
 
-    /// What it does, each once.
+    /// Its kinds of accesses, each once.
     pub fn accesses(&self) -> impl Iterator<Item = Access> {
         [Some(self.first), self.is_mixed().then_some(self.second)].into_iter().flatten()
     }
@@ -288,7 +288,7 @@ impl Lines {
 pub struct Job {
     /// Its name in reports.
     pub name: String,
-    /// What it does.
+    /// Pattern of its accesses.
     pub pattern: Pattern,
     /// Bytes of one access.
     pub blocks: PerDirection<Blocks>,

@@ -1,17 +1,17 @@
-//! [`Mistakes`]: all that is wrong with a job file, at once: nobody wants to mend a file one line a run.
+//! [`Mistakes`]: all mistakes of a job file, at once: nobody wants to mend a file one line a run.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// The mistake and the remedy.
     pub message: String,
 }
 
-/// What is wrong with a job file, in the order of its lines.
+/// Mistakes of a job file, in the order of its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes {
     file: String,

@@ -1,14 +1,15 @@
-//! What each option of a job file is: honoured, without effect on what is accessed, a matter of files, or
+//! Kind of each option of a job file: honoured, without effect on the accesses, a matter of files, or
 //! refused.
 //!
-//! Invariant: what is in none of the lists is refused with its name, and with the nearest name that is known.
+//! Invariant: an option in none of the lists is refused with its name, and with the nearest name that is
+//! known.
 
 use super::job::{Blocks, Job, Pattern};
 use super::value::{amount, flag, number, range, size, split, three, time_in};
 use crate::suggest::nearest;
 use granary_units::Bytes;
 
-/// What an option is.
+/// Kinds of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It is in the job now.
@@ -283,7 +284,7 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), n);
         for key in HONOURED {
-            // Whatever it says to this value, it does not panic.
+            // Any result for this value will do, but no panic.
             let _ = set(&mut Job::default(), key, Some("1"));
         }
     }

@@ -1,4 +1,4 @@
-//! What job files say, and what is said of those that are wrong.
+//! Meaning of job files, and messages about wrong ones.
 
 use super::*;
 use granary_units::{Bytes, Nanos};
@@ -147,7 +147,7 @@ fn any_text_is_read_or_refused() {
     for _ in 0..3000 {
         let text: Vec<&str> =
             (0..random.below(8)).map(|_| words[random.below(words.len() as u64) as usize]).collect();
-        // What counts is that nothing panics.
+        // The result does not matter, but nothing may panic.
         let _ = parse("f", &text.join("\n"));
     }
 }

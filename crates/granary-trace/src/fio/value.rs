@@ -71,7 +71,7 @@ where
 /// fio's times: seconds unless a unit follows.
 ///
 /// # Errors
-/// What a time looks like.
+/// The form of a time.
 pub fn time(value: &str) -> Result<Nanos, String> {
     time_in(value, "s")
 }
@@ -115,8 +115,8 @@ pub(super) fn range<T: Copy + PartialOrd>(
     Ok((least, most))
 }
 
-/// Up to three values, of reads, writes, trims. What is left out keeps its present value; a last one that no
-/// comma follows is that of the rest, too.
+/// Up to three values, of reads, writes, trims. A value that is left out stays. A last value without a comma
+/// behind it is that of the rest, too.
 pub(super) fn three<T: Clone>(
     key: &str,
     value: &str,
@@ -143,7 +143,7 @@ pub(super) fn three<T: Clone>(
     Ok(())
 }
 
-/// `4k/10:64k/50:32k/40`; what has no share gets an equal part of the rest.
+/// `4k/10:64k/50:32k/40`; sizes without a share get equal parts of the rest.
 pub(super) fn split(key: &str, value: &str) -> Result<Blocks, String> {
     let mut all = Vec::<(Bytes, Option<u32>)>::new();
     for part in value.split(':') {
@@ -166,7 +166,7 @@ pub(super) fn split(key: &str, value: &str) -> Result<Blocks, String> {
         return Err(format!("{key}={value}: the shares add up to {given}, not to 100"));
     }
     let each = (100 - given).checked_div(open).unwrap_or(0);
-    // What does not divide goes to the first of them, so that the shares add up.
+    // The remainder goes to the first of them, so that the shares add up.
     let mut rest = (100 - given).checked_rem(open).unwrap_or(0);
     let mut shares: Vec<(Bytes, u32)> = all
         .into_iter()

@@ -18,7 +18,7 @@ pub(super) enum Format {
     Blocks,
 }
 
-/// What a line says.
+/// Content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub call: Call,
@@ -46,7 +46,7 @@ impl Format {
     /// Reads the columns of a line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in the line.
     pub fn read(self, columns: &[&str]) -> Result<Line, String> {
         let line = match self {
             Format::Files => of_files(columns)?,
@@ -62,7 +62,7 @@ impl Format {
     }
 }
 
-/// What is said of a first line that has neither format.
+/// The message about a first line that has neither format.
 pub(super) fn neither() -> String {
     format!("is no record of an FIU trace, which are `{FILES}` (files) or `{BLOCKS}` (blocks)")
 }

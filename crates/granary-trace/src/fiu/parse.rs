@@ -5,7 +5,7 @@ use super::{PIECE, Record, Trace, TraceFile};
 use crate::fio::{Mistake, Mistakes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What Windows programs put in front of a text.
+/// Byte order mark that Windows programs put in front of a text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 /// Most records: 64 Mi, 2 GiB of memory.
 const MOST: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! What a trace is read as, and what is said of lines that are none.
+//! Records that a trace is read as, and messages about lines that are no records.
 
 use super::{Call, Record, Trace};
 use granary_sim::rng::Stream;
@@ -90,7 +90,7 @@ fn what_is_no_record_is_an_error_that_names_file_and_line() {
     assert!(said.contains("is no record of an FIU trace"), "{said}");
 }
 
-/// Whatever a file holds, reading it ends with a trace that keeps its invariants, or with an error.
+/// Reading any file ends with a trace that keeps its invariants, or with an error.
 #[test]
 fn damaged_traces_are_read_or_refused() {
     let mut rng = Stream::new(1, "damage");

@@ -2,7 +2,7 @@
 //! zeros.
 //!
 //! ```text
-//!   thin pointer -> count of references 8 | mask 8 | number of lines 8 | the lines whose bit is set, in order
+//!   thin pointer -> count of references 8 | mask 8 | number of lines 8 | lines whose bit is set, in order
 //! ```
 //!
 //! Invariant: as many lines as bits, and none of them is zero: they never change, a change makes bytes of the

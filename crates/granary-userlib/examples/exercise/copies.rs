@@ -1,4 +1,4 @@
-//! What a program remembers is never older than what was acknowledged: one thread changes by the kernel's own
+//! A program's copies are never older than acknowledged changes: one thread makes changes by the kernel's own
 //! calls, another one asks.
 
 use crate::rw;
@@ -10,11 +10,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// What was acknowledged last, of a number that grows.
+/// The last acknowledged value of a number that grows.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
-/// One thread changes by the kernel's calls, which no library sees, and says so; another one asks by libc's
-/// all the time, and must not be told what was before. `change` makes the number so large, `ask` says how
+/// One thread makes changes by the kernel's calls, which no library sees, and says so. Another one asks by
+/// libc's all the time, and must not get an older value. `change` makes the number so large, `ask` says how
 /// large it is.
 fn never_older(changes: u64, change: impl Fn(u64), ask: impl Fn() -> u64 + Sync) {
     let first = ask();
@@ -27,7 +27,7 @@ fn never_older(changes: u64, change: impl Fn(u64), ask: impl Fn() -> u64 + Sync)
                 let told = TOLD.load(SeqCst);
                 let now = ask();
                 if now < told || now < seen {
-                    // Who waits for this thread would wait for ever.
+                    // A panic would leave the other threads waiting for ever.
                     eprintln!("{now} after {seen}, and {told} was acknowledged before");
                     std::process::exit(1);
                 }
@@ -38,7 +38,7 @@ fn never_older(changes: u64, change: impl Fn(u64), ask: impl Fn() -> u64 + Sync)
         for n in 1..=changes {
             change(first + n);
             TOLD.store(first + n, SeqCst);
-            // Now and then long enough that what is asked is remembered.
+            // Now and then long enough that the answers are remembered.
             let wanted = asked.load(SeqCst) + 4;
             while n % 4 == 0 && asked.load(SeqCst) < wanted {
                 std::thread::yield_now();
@@ -59,7 +59,7 @@ macro_rules! kernel {
     }};
 }
 
-/// What the library remembers of files and paths is what they are.
+/// The library's copies of files and paths agree with the files.
 pub fn copies(dir: &Path) {
     let (path, other) = (dir.join("copies"), dir.join("copies.new"));
     let f = rw(&path);

@@ -109,7 +109,7 @@ fn new_files(dir: &Path) {
     (&f).write_all(b"x").expect("written");
     drop(OpenOptions::new().write(true).create(true).truncate(false).open(&path).expect("opens"));
     assert_eq!(fs::read(&path).expect("read"), b"x", "O_CREAT alone cuts nothing");
-    // What is read-only for everybody can be written by who has made it, until it is closed.
+    // The creator of a file that is read-only for everybody can write it until it is closed.
     let sealed = dir.join("sealed");
     let mut f = OpenOptions::new().write(true).create_new(true).mode(0o444).open(&sealed).expect("made");
     f.write_all(b"once").expect("written");

@@ -84,7 +84,7 @@ impl Files<'_> {
         duplicates
     }
 
-    /// Takes dirty pages; what was taken before is on media then.
+    /// Takes dirty pages; those taken before are on media then.
     fn write_back(&mut self, of: usize, pages: Range<u64>, max: usize) -> (Vec<(u64, usize, u64)>, u64) {
         self.land(of);
         let (node, size, mut batch) = (&self.nodes[of], self.right[of].len() as u64, Batch::new());
@@ -146,7 +146,7 @@ impl Files<'_> {
     }
 }
 
-/// One random step; what it said.
+/// One random step; returns its answer.
 fn step(files: &mut Files<'_>, rng: &mut Stream) -> String {
     const SPAN: u64 = 48 * PAGE;
     let of = rng.below(files.nodes.len() as u64) as usize;

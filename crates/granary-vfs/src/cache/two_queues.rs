@@ -1,7 +1,8 @@
 //! [`TwoQueues`]: a plain page cache that evicts by 2Q (Johnson and Shasha, VLDB 1994).
 //!
 //! ```text
-//!   new page ──> recent (first in, first out; a quarter) ── evicted ──> remembered (numbers alone; as many as half)
+//!   new page ──> recent (first in, first out; a quarter) ── evicted ──> remembered (numbers alone;
+//!                                                                            |      as many as half)
 //!                                                                            | comes back
 //!   evicted <── frequent (least recently used) <─────────────────────────────┘
 //! ```
@@ -84,7 +85,7 @@ impl Inner {
         true
     }
 
-    /// Takes a page out, whatever it is in.
+    /// Takes a page out, in any state.
     fn remove(&mut self, key: Key) {
         self.clean(key, u64::MAX);
         let held = self.pages.remove(&key).expect("a page that is here");

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 /// Symbolic links followed in one walk (MAXSYMLINKS).
 const MAX_LINKS: u32 = 40;
 
-/// What the last component of a path is.
+/// Kinds of the last component of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     /// A name.

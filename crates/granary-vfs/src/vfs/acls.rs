@@ -146,8 +146,8 @@ impl Vfs {
         Ok((new != acl).then(|| new.encode()))
     }
 
-    /// What a node made with `mode` in `dir` gets from its default list: the mode, its own list, and, a
-    /// directory, its default one. The directory is locked.
+    /// Inheritance of a node made with `mode` in `dir` from the default list of `dir`: the mode, its own
+    /// list, and for a directory its default list. The directory is locked.
     pub(super) fn inherit_acls(
         &self,
         call: &Call<'_>,

@@ -1,4 +1,4 @@
-//! Letting go of what memory holds only for speed (`echo 3 > /proc/sys/vm/drop_caches`).
+//! Dropping of memory that is only for speed (`echo 3 > /proc/sys/vm/drop_caches`).
 
 use super::Vfs;
 use super::names::Leaving;
@@ -14,7 +14,7 @@ impl Vfs {
         self.fs.drop_clean(&self.call(caller), node);
     }
 
-    /// Drops clean pages, names, inodes that nobody uses, and the file system's clean metadata. What is dirty
+    /// Drops clean pages, names, inodes that nobody uses, and the file system's clean metadata. Dirty data
     /// stays, as in Linux: `sync` first for cold caches.
     pub fn drop_caches(&self) {
         self.cache.drop_clean();
@@ -23,7 +23,7 @@ impl Vfs {
         loop {
             let dirty: BTreeSet<_> = self.cache.dirty_inodes().into_iter().collect();
             let mut left = 0;
-            // Who goes may have been the last user of a directory above.
+            // A node that leaves may have been the last user of a directory above.
             for ino in self.names.unused().into_iter().filter(|ino| !dirty.contains(ino)) {
                 if let Some(Leaving::Release(node)) = self.names.leave(ino) {
                     left += 1;

@@ -60,7 +60,7 @@ impl Vfs {
     }
 
     /// Makes a regular file without a name (O_TMPFILE): it is gone with its last user, unless [`Vfs::link`]
-    /// gives it a name before. Whatever happens, nothing is left of it without one.
+    /// gives it a name before. Without a name it leaves nothing behind, even after a power failure.
     ///
     /// # Errors
     /// `NotSupported` where the file system has none such; as [`Vfs::create`].

@@ -3,14 +3,15 @@
 //! ```text
 //!   places: (hash, entry) (hash, entry) ...       hash_index.rs
 //!   entries: one slab, also the face of the clock
-//!   entry = { directory's key, name, inode number or ABSENT, referenced? }       one line of the cache, the name within
+//!   entry = { directory's key, name, inode number or ABSENT, referenced? }
+//!                                      one line of the cache, the name within
 //! ```
 //!
 //! Keyed by [`super::node::Node::key`], which is never reused: the entries of a directory that left memory
 //! can no longer be found and go when the clock hand (second chance, an approximation of LRU as in Linux)
 //! comes by.
 //!
-//! Invariant: what the table says is true while the directory's `rwsem` is held. It does *not* pin inodes.
+//! Invariant: the table's entries are true while the directory's `rwsem` is held. It does *not* pin inodes.
 
 use granary_fs::Ino;
 use granary_kit::{HashIndex, Vacant};
@@ -20,7 +21,7 @@ use std::hash::Hasher;
 
 const ABSENT: u64 = u64::MAX;
 
-/// What the table knows about a name.
+/// Result of a look into the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
     /// Nothing: ask the file system.
@@ -100,7 +101,7 @@ impl DentryTable {
         *self = DentryTable::new(self.capacity);
     }
 
-    /// What is known about `name` in the directory with this key.
+    /// The table's knowledge of `name` in the directory with this key.
     pub(super) fn get(&mut self, dir: u64, name: &[u8]) -> Hit {
         match self.find(hash(dir, name), dir, name) {
             None => Hit::Unknown,
@@ -150,7 +151,7 @@ mod tests {
     use granary_sim::rng::Stream;
     use std::collections::BTreeMap;
 
-    /// Whatever the table still knows is what was said last; it forgets only for lack of room.
+    /// Each entry of the table is the last one that was set. Entries are forgotten only for lack of room.
     #[test]
     fn the_table_never_contradicts_a_plain_map() {
         for capacity in [1, 7, 100, 10_000] {

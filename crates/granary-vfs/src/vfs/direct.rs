@@ -1,7 +1,7 @@
 //! Reading and writing past the page cache: O_DIRECT, and file systems without a page cache (DAX).
 //!
-//! Any alignment is accepted. What the cache holds of the range is written back first, and dropped by a
-//! write, so that both ways see one file.
+//! Any alignment is accepted. Cached pages of the range are written back first. A write also drops them, so
+//! that both ways see one file.
 
 use super::Vfs;
 use super::node::Node;

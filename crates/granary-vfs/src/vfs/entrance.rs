@@ -1,6 +1,6 @@
-//! How a program's call comes in, and what that costs.
+//! Entry of a program's call into the vfs, and its cost.
 //!
-//! Who is first to know that a call has begun says so here, once. A call that a stacked file system makes is
+//! The first layer that knows of a new call reports it here, once. A call that a stacked file system makes is
 //! part of one that the upper vfs has let in: it costs and counts nothing more.
 
 use super::Vfs;
@@ -10,8 +10,7 @@ use granary_units::Nanos;
 use std::sync::atomic::Ordering;
 
 impl Vfs {
-    /// Begins a call: where it comes from a program counts it, and charges what coming in costs; and charges
-    /// `more`.
+    /// Begins a call and charges `more`. A call from a program is also counted, and charged for its entry.
     pub(crate) fn enter(&self, origin: Origin, more: Nanos) {
         let coming_in = match origin {
             Origin::Program => {
@@ -31,8 +30,8 @@ impl Vfs {
     }
 }
 
-/// What coming in costs the program's processor. The kernel is entered and left; a library is called; a drive
-/// gets a command and is told of it. What the other side does with it is charged there.
+/// The entry's cost on the program's processor. The kernel is entered and left; a library is called; a drive
+/// gets a command and is told of it. Work on the other side is charged there.
 fn entry(entrance: Entrance) -> Nanos {
     let c = costs();
     match entrance {

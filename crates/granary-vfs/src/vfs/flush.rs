@@ -177,8 +177,8 @@ impl Vfs {
     ) -> Result<bool> {
         let mut batch = Batch::new();
         let mut result = Ok(false);
-        // What grows the file from here on needs its old end to be written again, and its new pages are
-        // another call's: that end may be in a batch that has gone already.
+        // If the file grows from here on, its old end has to be written again: that page may be in a batch
+        // that has gone already. The new pages then belong to another call.
         if pages.contains(&node.tail.load(Relaxed)) {
             node.tail.store(NO_TAIL, Relaxed);
         }
@@ -309,7 +309,7 @@ impl Vfs {
                     let next = todo.lock().next();
                     let Some(ino) = next else { return };
                     let node = vfs.names.cached(ino).or_else(|| {
-                        // Who lets it go from memory is writing it back.
+                        // The task that lets the node leave memory is writing it back.
                         vfs.names.wait(ino);
                         vfs.names.cached(ino)
                     });

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   read:   [cached pages] copy -> [missing] one reader fills, with read-ahead, others wait -> copy ...
-//!   write:  zero gap after the old end | reserve -> fill pages written in part -> dirty lines -> wrote (size, times)
+//!   write:  zero gap after the old end | reserve -> fill pages written in part -> dirty lines
+//!           -> wrote (size, times)
 //! ```
 //!
 //! A read holds `rwsem` shared and a write exclusively for the whole call, so that each is atomic.
@@ -316,7 +317,7 @@ impl Vfs {
             let part = data.part(done, step);
             let wrote = self.with_space(call, node, || self.write_step(call, node, at, part));
             if pages > 1 && wrote == Err(FsError::NoSpace) {
-                // What fits is written, to the page.
+                // Retry with half the pages: those that fit are written.
                 most = pages / 2 * PAGE;
                 continue;
             }

@@ -29,7 +29,7 @@ impl Vfs {
                 Claim::Load => {
                     let max = self.features.max_file_size;
                     let loaded = self.fs.load_inode(call, ino).and_then(|loaded| match loaded.attr.size {
-                        // What lost its last name is in memory, or gone.
+                        // An inode without names is in memory, or gone.
                         _ if loaded.attr.nlink == 0 => Err(FsError::Stale),
                         // Page numbers of the cache would not reach it.
                         size if loaded.attr.kind == FileKind::File && size > max => Err(FsError::Corrupt(
@@ -59,7 +59,7 @@ impl Vfs {
     pub fn node_of_handle(&self, ino: Ino) -> Result<NodeRef> {
         let found = self.names.cached(ino).map_or_else(
             || {
-                // What is half made has its number already, and is in nobody's hands yet.
+                // A half-made inode has its number already, and nobody holds it yet.
                 let _births = self.births.write();
                 self.node(ino)
             },
@@ -67,7 +67,7 @@ impl Vfs {
         );
         match found {
             Ok(node) if node.is_orphan() => Err(FsError::Stale),
-            // What lies there is no inode.
+            // The place does not hold an inode.
             Err(FsError::Corrupt(_)) => Err(FsError::Stale),
             other => other,
         }
@@ -243,7 +243,7 @@ impl Vfs {
             let node = match leaving {
                 Leaving::Evict(node) => {
                     self.cache.drop_all(&node);
-                    // As in Linux nobody can be told: what is not freed now, fsck finds.
+                    // As in Linux nobody can be told: fsck finds space that is not freed now.
                     let _ = self.fs.evict(&self.kernel(), &node);
                     node
                 }

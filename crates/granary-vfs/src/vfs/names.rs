@@ -44,7 +44,7 @@ pub(super) struct NameCache {
     idle: Gate,
 }
 
-/// What became of a look into the cache.
+/// Result of a look into the cache.
 pub(super) enum Cached {
     /// Here it is.
     Node(NodeRef),
@@ -56,7 +56,7 @@ pub(super) enum Cached {
     Unknown,
 }
 
-/// What is to be done with a node that leaves memory. It is busy until [`NameCache::left`].
+/// Ways of a node out of memory. It is busy until [`NameCache::left`].
 pub(super) enum Leaving {
     /// It has no links: free it.
     Evict(Arc<Node>),
@@ -64,7 +64,7 @@ pub(super) enum Leaving {
     Release(Arc<Node>),
 }
 
-/// What to do to get a node that is not cached.
+/// Next step to get a node that is not cached.
 pub(super) enum Claim {
     Node(NodeRef),
     /// It has lost its last link, and waits to be evicted.
@@ -96,7 +96,7 @@ impl NameCache {
         self.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is known about `name` in `dir`.
+    /// The cache's knowledge of `name` in `dir`.
     pub(super) fn child(&self, dir: &Node, name: &[u8]) -> Cached {
         let names = &mut *self.names.lock();
         match names.dentries.get(dir.key, name) {
@@ -302,8 +302,8 @@ impl NameCache {
         Some(Leaving::Release(node))
     }
 
-    /// A leaving node is gone. What nobody was told of its write-back waits for the next time that the inode
-    /// is loaded; an inode without links has nobody to be told.
+    /// A leaving node is gone. A write-back error that nobody was told of waits until the inode is loaded
+    /// again. An inode without links has nobody to be told.
     pub(super) fn left(&self, node: &Node) {
         let (ino, error) = (node.ino(), node.take_error().filter(|_| !node.is_orphan()));
         let mut names = self.names.lock();

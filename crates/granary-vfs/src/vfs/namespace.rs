@@ -10,7 +10,7 @@ use granary_sim::{costs, cpu};
 /// A node to make.
 #[derive(Clone, Copy, Debug)]
 pub struct NewFile<'a> {
-    /// What.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Permission bits, umask applied.
     pub mode: u16,

@@ -70,7 +70,7 @@ pub struct Node {
     rare: parking_lot::Mutex<Rare>,
 }
 
-/// What few nodes have.
+/// Fields that few nodes need.
 #[derive(Default)]
 struct Rare {
     /// Where ".." leads: known for a directory that was reached through its parent.
@@ -113,8 +113,7 @@ impl Node {
         })
     }
 
-    /// What is about to use it will want all of it: its lines are fetched into the processor's cache
-    /// together.
+    /// Fetches all lines of a node into the processor's cache together: its next user will want all of it.
     #[inline]
     pub(super) fn prefetch(node: &Arc<Node>) {
         let first = Arc::as_ptr(node).addr() - 2 * size_of::<usize>();
@@ -147,7 +146,7 @@ impl Node {
         let _ = self.acls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// What it is; never changes.
+    /// Kind of the inode; never changes.
     pub fn kind(&self) -> FileKind {
         self.kind
     }
@@ -203,23 +202,23 @@ impl Node {
         };
     }
 
-    /// Somebody above the vfs (a kernel, over FUSE) is about to keep pages of it: whoever writes past them
-    /// later finds the mark, or they were read later.
+    /// Somebody above the vfs (a kernel, over FUSE) is about to keep pages of it. A later writer past these
+    /// pages finds the mark, or they were read after its write.
     pub fn mark_cached_elsewhere(&self) {
         if self.marks.load(Ordering::SeqCst) & CACHED == 0 {
             self.marks.fetch_or(CACHED, Ordering::SeqCst);
         }
     }
 
-    /// Whether [`Node::mark_cached_elsewhere`] was said since it came into memory. Who asks has written
+    /// Whether [`Node::mark_cached_elsewhere`] was called since it came into memory. The caller has written
     /// before.
     pub fn is_cached_elsewhere(&self) -> bool {
         std::sync::atomic::fence(Ordering::SeqCst);
         self.marks.load(Ordering::SeqCst) & CACHED != 0
     }
 
-    /// Takes the mark of [`Node::mark_cached_elsewhere`] away, and says whether it was there: who asks has
-    /// those pages dropped now. Whoever keeps pages from now on marks it again.
+    /// Takes the mark of [`Node::mark_cached_elsewhere`] away, and says whether it was there: the caller has
+    /// those pages dropped now. Any user that keeps pages from now on marks it again.
     pub fn take_cached_elsewhere(&self) -> bool {
         self.take(CACHED)
     }
@@ -295,7 +294,7 @@ pub enum Farewell {
     Held,
     /// It is being freed, or will be when a call or a write-back that is under way lets go of it.
     Leaving,
-    /// What it had is free.
+    /// Its space is free.
     Gone,
 }
 

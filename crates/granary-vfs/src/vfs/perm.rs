@@ -1,4 +1,4 @@
-//! Who may do what: Linux's permission rules, and how a path is cut into components.
+//! Linux's permission rules, and the cutting of a path into components.
 //!
 //! The superuser (uid 0) stands for the capabilities DAC_OVERRIDE, FOWNER, CHOWN, FSETID and MKNOD. Access
 //! control lists, where there are any, decide instead (`acls`).
@@ -51,7 +51,7 @@ pub(crate) fn owns(cred: &Cred, attr: &Attr) -> bool {
     cred.uid == 0 || cred.uid == attr.uid
 }
 
-/// Whether the mode alone decides what the caller may do, whatever access control list there is.
+/// Whether the mode alone decides the caller's rights, so that no access control list matters.
 pub(crate) fn mode_decides(cred: &Cred, attr: &Attr) -> bool {
     cred.uid == 0 || cred.uid == attr.uid || attr.mode & 0o070 == 0
 }

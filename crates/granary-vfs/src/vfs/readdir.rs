@@ -74,7 +74,7 @@ impl Vfs {
                 if !granary_fs::is_name(e.name) {
                     return true;
                 }
-                // What the kernel copies out per entry: a header of 19 bytes, the name, and a terminator.
+                // The kernel copies out per entry: a header of 19 bytes, the name, and a terminator.
                 bytes += 20 + e.name.len();
                 emit(DirEntry { next: e.next + 2, ..e })
             })?;

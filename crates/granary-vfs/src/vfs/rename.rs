@@ -7,14 +7,14 @@
 //!   source and target           directories first, then by number
 //! ```
 //!
-//! Why this cannot deadlock: everybody else waits only downwards in the tree. Of renames that lock
-//! directories beyond one parent there is one at a time, and it takes ancestors before descendants, so no
-//! cycle can run through it. Renames of files within one directory lock that, and then files, by number.
+//! There is no deadlock: all other calls wait only downwards in the tree. Of renames that lock directories
+//! beyond one parent there is one at a time. It takes ancestors before descendants, so no cycle can run
+//! through it. A rename of files within one directory locks that, and then the files, by number.
 //!
 //! A rename may leave a *whiteout* behind (Linux's RENAME_WHITEOUT, for overlayfs): a character device 0:0
-//! under the old name. It is made without a name, and linked when the rename is done: a power failure between
-//! the two leaves the rename without the whiteout, as RENAME_WHITEOUT is not one change where the file system
-//! has no such call; nothing is lost by it.
+//! under the old name. The whiteout is made without a name, and linked when the rename is done. A power
+//! failure between the two leaves the rename without the whiteout, and nothing is lost by it. So
+//! RENAME_WHITEOUT is not one change where the file system has no such call.
 
 use super::node::NodeRef;
 use super::{NewFile, Vfs};
@@ -34,7 +34,7 @@ pub(crate) struct Side<'a> {
 
 type Locks<'a> = [Option<RwLockWriteGuard<'a, ()>>; 2];
 
-/// What to do after a look under the parents' locks.
+/// Result of a look under the parents' locks.
 enum Step {
     Done,
     /// A directory is involved: start again, with the rename lock.

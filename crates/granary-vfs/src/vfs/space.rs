@@ -116,8 +116,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Tells the drive what is free in a part of it (fstrim), in runs of at least `least` bytes; says how
-    /// many bytes. What was freed before is made safe first, and so is free.
+    /// Tells the drive of free space in a part of it (fstrim), in runs of at least `least` bytes; returns the
+    /// number of bytes. Earlier frees are made durable first, so that this space counts as free.
     ///
     /// # Errors
     /// `Invalid` where the part begins beyond the drive, or is less than a block; `NotSupported`; the file
@@ -133,8 +133,8 @@ impl Vfs {
         Ok(self.fs.trim(&self.kernel(), blocks, least.div_ceil(PAGE).max(1))? * PAGE)
     }
 
-    /// Whether a page that begins within the file is not in the cache and has nothing on media either, a hole
-    /// or blocks that hold nothing yet: it is zero, also behind the file's end, and nobody need make it so.
+    /// Whether a page that begins within the file is empty: not in the cache, and a hole or blocks without
+    /// content on media. Such a page is zero, also past the file's end, and nobody needs to zero it.
     pub(super) fn is_empty_page(&self, call: &Call<'_>, node: &Node, page: u64) -> Result<bool> {
         if !self.features.cache.any() || self.cache.next(node, page..page + 1, true).is_some() {
             return Ok(false);
@@ -142,9 +142,9 @@ impl Vfs {
         Ok(self.fs.seek_hole(call, node, page * PAGE)? == page * PAGE && page * PAGE < node.size())
     }
 
-    /// Looks whether the bytes of a range, which lies in one page and in the file, must be made zero; if so,
-    /// the page is made dirty as it is: it has its space and does not leave the cache, so that zeroing it
-    /// cannot fail.
+    /// Looks whether the bytes of a range, which lies in one page and in the file, must be made zero. If so,
+    /// the page is made dirty as it is. It has its space then and does not leave the cache, so that zeroing
+    /// it cannot fail.
     fn prepare_edge(&self, call: &Call<'_>, node: &Node, edge: Range<u64>) -> Result<bool> {
         if edge.is_empty() || self.is_empty_page(call, node, edge.start / PAGE)? {
             return Ok(false);

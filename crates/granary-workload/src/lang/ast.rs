@@ -55,7 +55,7 @@ pub(crate) struct Attr<'a> {
 /// A keyword (or a flowop's type) and the attributes after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Head<'a> {
-    /// What an error that is about the whole points at.
+    /// The place of an error about the whole.
     pub(crate) span: Span,
     pub(crate) attrs: Vec<Attr<'a>>,
 }

@@ -14,11 +14,11 @@
 pub(crate) struct Attributes {
     /// In a message: "`entries` is not an attribute of *a fileset*".
     pub(crate) of: &'static str,
-    /// What it cannot do without.
+    /// Attributes that it needs.
     pub(crate) required: &'static [&'static str],
-    /// What else has a meaning.
+    /// Attributes that it takes besides.
     pub(crate) optional: &'static [&'static str],
-    /// What Filebench understands and what has no effect here, with the reason.
+    /// Attributes that Filebench understands and that have no effect here, with the reason.
     pub(crate) ignored: &'static [(&'static str, &'static str)],
 }
 
@@ -182,7 +182,7 @@ impl FlowopType {
     }
 }
 
-/// What a flowop type does; the front end's twin of [`crate::spec::Op`], without the attributes.
+/// Kinds of flowops; the front end's twin of [`crate::spec::Op`], without the attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Create,

@@ -24,7 +24,7 @@ use crate::spec::{Distribution, FilesetSpec, RandomVar, Value, Warning};
 const DEFAULT_DIR_GAMMA: u64 = 1500;
 /// Largest shape of a gamma distribution, in thousandths.
 const MAX_GAMMA: u64 = 1_000_000;
-/// What Filebench gives the directory of a `define file`.
+/// `dirwidth` of the directory of a `define file` in Filebench.
 const FILE_DIRWIDTH: u64 = 10;
 
 /// The fileset that the attributes describe, and the random size that `filesizegamma` makes of a constant

@@ -6,8 +6,8 @@
 //!                       └──► FlowopSpec r1 x6 = Composite [ r1.open (bigfileset, fd 1), ... ]
 //! ```
 //!
-//! Invariants: a composite is defined before it is used, so none contains itself; the whole workload has at
-//! most [`MAX_FLOWOPS`] flowops after expansion; every target exists and is of the right kind; a flowop that
+//! Invariants: a composite is defined before it is used, so none contains itself. The whole workload has at
+//! most [`MAX_FLOWOPS`] flowops after expansion. Every target exists and is of the right kind. A flowop that
 //! works on an open file has something in its thread that opens one.
 //!
 //! It does *not* execute them.
@@ -29,7 +29,7 @@ use super::{MAX_DEPTH, MAX_FLOWOPS, MAX_NAME, targets};
 use crate::spec::{FileRef, FilesetId, FlowopSpec, Io, Op, OpenFlags, Value as Amount, Warning};
 use granary_trace::suggest::{names, nearest};
 
-/// What direct I/O is aligned to on Linux: a logical block of the drive, 512 bytes on nearly all (open(2),
+/// Alignment of direct I/O on Linux: a logical block of the drive, 512 bytes on nearly all (open(2),
 /// O_DIRECT).
 const DIRECT_BLOCK: u64 = 512;
 
@@ -47,7 +47,7 @@ pub(crate) struct Expansion<'e, 'a> {
     remotes: Vec<targets::Remote>,
 }
 
-/// What is known of a thread while its flowops are resolved.
+/// Facts about a thread, gathered while its flowops are resolved.
 #[derive(Default)]
 struct InThread {
     /// Descriptors that some flowop opens.

@@ -14,7 +14,7 @@
 
 use super::source::{Result, Source, Span};
 
-/// What a token is.
+/// Kinds of tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Tok<'a> {
     Word(&'a str),
@@ -24,7 +24,7 @@ pub(crate) enum Tok<'a> {
     Neg(u64),
     /// A variable's name without its `$`.
     Var(&'a str),
-    /// What stands between the quotes, escapes and variables untouched.
+    /// The text between the quotes, escapes and variables untouched.
     Str(&'a str),
     LBrace,
     RBrace,

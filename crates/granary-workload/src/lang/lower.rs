@@ -6,9 +6,9 @@
 //!                             with the variables as they are then
 //! ```
 //!
-//! What stands after the first `run` never executes in Filebench; it must parse and is otherwise ignored.
-//! Filebench before 1.5 can be told the same step by step: `create processes` starts the threads, each
-//! `sleep` lets them run, `shutdown processes` ends them. Without a `run` that is the run.
+//! Filebench never executes the commands after the first `run`. They must parse and are otherwise ignored. A
+//! file for Filebench before 1.5 can say the same step by step: `create processes` starts the threads, each
+//! `sleep` lets them run, `shutdown processes` ends them. Where there is no `run`, those steps are the run.
 //!
 //! It does *not* know the flowops; `flowops` does.
 

@@ -1,12 +1,17 @@
 //! `randvar(...)`, `cvar(...)` and `define randvar`: from their attributes to a distribution.
 //!
-//! | written | becomes |
-//! |---|---|
-//! | `randvar(type=uniform,mean=M,min=m)` | uniform in `m..2M-m` |
-//! | `randvar(type=gamma,mean=M,min=m,gamma=G)` | `m` + gamma of mean `M-m`, shape `G/1000`; without a mean, `M=G/1000` |
-//! | `randvar(type=tabular,randtable={{p,a,b},...})` | the table, shifted and stretched to mean `M` and minimum `m` if given |
-//! | `cvar(type=cvar-gamma,parameters=mean:M;gamma:G)` | gamma of mean `M`, shape `G`, clamped to `min` and `max` |
-//! | `cvar(type=cvar-T,...)` | likewise for uniform, normal, lognormal, exponential, erlang, weibull, triangular |
+//! ```text
+//!   written                                        becomes
+//!   randvar(type=uniform,mean=M,min=m)             uniform in m..2M-m
+//!   randvar(type=gamma,mean=M,min=m,gamma=G)       m + gamma of mean M-m, shape G/1000; without a mean,
+//!                                                  M=G/1000
+//!   randvar(type=tabular,randtable={{p,a,b},...})  the table, shifted and stretched to mean M and minimum m
+//!                                                  if given
+//!   cvar(type=cvar-gamma,parameters=mean:M;gamma:G)
+//!                                                  gamma of mean M, shape G, clamped to min and max
+//!   cvar(type=cvar-T,...)                          likewise for uniform, normal, lognormal, exponential,
+//!                                                  erlang, weibull, triangular
+//! ```
 //!
 //! It does *not* draw.
 //!

@@ -120,7 +120,7 @@ fn clip(line: &str, at: usize) -> (String, usize) {
     (line.chars().skip(from).take(SHOWN).map(harmless).collect(), at - from)
 }
 
-/// What is wrong with a workload file, where, and what to do about it.
+/// An error in a workload file, its place, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The file's name, or the argument that is wrong.
@@ -129,7 +129,7 @@ pub struct Diagnostic {
     pub line: u32,
     /// Column in the line in characters, from 1.
     pub column: u32,
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The line (at most 100 characters of it, tabs as single spaces).
     pub source_line: String,
@@ -137,7 +137,7 @@ pub struct Diagnostic {
     pub caret: usize,
     /// How many characters it covers; at least 1.
     pub width: usize,
-    /// What to do.
+    /// The remedy.
     pub help: String,
 }
 

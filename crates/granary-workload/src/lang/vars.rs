@@ -22,7 +22,7 @@ use super::{MAX_STRING, random};
 use crate::spec::{RandomId, RandomVar};
 use granary_trace::suggest::nearest;
 
-/// What a variable holds.
+/// Values of a variable.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Held {
     Int(u64),

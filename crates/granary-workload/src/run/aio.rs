@@ -9,8 +9,8 @@
 //! other. A writer is a client of its own, so it opens each file once more (by path, not counted as an
 //! operation); where the file has been deleted by then, the write is dropped.
 //!
-//! A write's bytes count when its `pwrite` returns. What still waits when the run ends is dropped, and that
-//! is told.
+//! A write's bytes count when its `pwrite` returns. Writes that still wait when the run ends are dropped,
+//! with a warning.
 //!
 //! Differences: glibc gives a request to any idle writer; here a descriptor belongs to one. glibc's queue
 //! ends with the memory; here a thread with [`MOST`] writes on their way waits before it starts another.
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a thread asks of a writer.
+/// Requests of a thread to a writer.
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
     Write(Write),
@@ -67,7 +67,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// What the end took away, if it did.
+    /// A warning about the writes that the end of the run dropped, if there are any.
     pub(crate) fn warning(&self) -> Option<String> {
         let (started, dropped) = (self.started.load(Relaxed), self.dropped.load(Relaxed));
         (dropped > 0).then(|| {

@@ -1,4 +1,4 @@
-//! What a write over existing content brings: the file's word again, but for a share of the 64-byte lines.
+//! Content of a write over existing content: the file's word again, but for a share of the 64-byte lines.
 //!
 //! Filebench zeroes a thread's memory once and writes from there (threadflow.c, flowoplib.c: `memset(tf_mem,
 //! 0, ...)`), so a rewrite changes nothing: the default share is 0. A share above makes mechanisms that

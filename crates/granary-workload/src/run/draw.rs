@@ -14,7 +14,7 @@ use crate::spec::{Distribution, RandomId, RandomVar, Value};
 use granary_sim::rng::Stream;
 use std::sync::Arc;
 
-/// What one owner draws.
+/// Random numbers of one owner.
 pub(crate) struct Draws {
     vars: Arc<[RandomVar]>,
     streams: Vec<Option<Stream>>,

@@ -12,7 +12,7 @@ pub enum RunError {
     Setup {
         /// The system call.
         call: &'static str,
-        /// What it was called with.
+        /// Its path.
         path: String,
         /// Why it failed.
         source: FsError,
@@ -74,11 +74,11 @@ pub enum RunError {
         flowop: String,
         /// Process and thread that executed it.
         thread: String,
-        /// What it looked for, such as "file that exists".
+        /// The kind of entry that it looked for, such as "file that exists".
         wanted: &'static str,
-        /// Where it looked.
+        /// The fileset that it searched.
         fileset: String,
-        /// What to do.
+        /// The remedy.
         instead: String,
     },
     /// A flowop was used in a way that cannot work.
@@ -88,7 +88,7 @@ pub enum RunError {
         flowop: String,
         /// Process and thread that executed it.
         thread: String,
-        /// What is wrong, and what to do.
+        /// The mistake, and the remedy.
         reason: String,
     },
     /// A fileset that cannot be held.
@@ -96,7 +96,7 @@ pub enum RunError {
     Fileset {
         /// Its name.
         fileset: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// Neither time, nor a count of what is done, nor a lack of files can end the run.

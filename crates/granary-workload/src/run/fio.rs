@@ -7,9 +7,9 @@
 //!               one
 //! ```
 //!
-//! Invariants: what a client does is drawn from a stream of its own; an access counts when it begins after
-//! the job's ramp; a job with `verify` compares all that it has read and, at its end, all that it has written
-//! (`do_verify`). Those reads are a row of their own, and their time is none of the run's.
+//! Invariants: a client draws from a stream of its own. An access counts when it begins after the job's ramp.
+//! A job with `verify` compares all that it has read and, at its end, all that it has written (`do_verify`).
+//! Those reads are a row of their own, and their time is not part of the run's.
 //!
 //! Source: fio's HOWTO; filesetup.c (`extend_file`) for the laying out.
 
@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// Bytes of a write that lays a file out.
 const PIECE: u64 = 1 << 20;
-/// What each job is counted by: kind, and whether it is an operation.
+/// Rows of a job's statistics: kind, and whether it is an operation.
 const KINDS: [(&str, Class); 4] =
     [("read", Class::Read), ("write", Class::Write), ("fsync", Class::Plain), ("verify", Class::Control)];
 /// The reads of a verification in the end: told apart, and no operations.
@@ -143,7 +143,7 @@ struct Shared {
     client: Mutex<Client<Arc<fio::Job>>>,
     woken: Condvar,
     run: Arc<Whole>,
-    /// What was written and is to be verified: file, place, bytes.
+    /// Writes to be verified: file, place, bytes.
     written: parking_lot::Mutex<Vec<(u64, u64, u64)>>,
 }
 

@@ -7,12 +7,12 @@
 //!   measure    a task for each client ── record ──> descriptor of its file ──> call, counted by its kind
 //! ```
 //!
-//! The trace begins in the middle of a day, so that it reads and closes what it has not opened: a file that
-//! is not open is opened by its first record, which counts as an `open` of its own; a `CLOSE` of what is not
-//! open is left out. No client has more than [`MOST_OPEN`] descriptors: the ones that were opened first are
-//! closed for new ones, uncounted.
+//! The trace begins in the middle of a day, so it reads and closes files that it has not opened. The first
+//! record of a file that is not open opens it, which counts as an `open` of its own. A `CLOSE` of a file that
+//! is not open is left out. No client has more than [`MOST_OPEN`] descriptors. For a new one it closes those
+//! that were opened first; these closes do not count.
 //!
-//! Invariant: what a client does is a function of the trace alone.
+//! Invariant: a client's calls are a function of the trace alone.
 
 use super::error::RunError;
 use super::halt::Finish;
@@ -162,7 +162,7 @@ impl<P: Posix> Replay<P> {
                 Box::new(RunError::Record { trace, record: nth + 1, call, path, source })
             })?;
         }
-        // What a program leaves open, its end closes.
+        // The end of a program closes its descriptors.
         let left: Vec<Fd> = std::mem::take(&mut self.open).into_values().flatten().collect();
         left.into_iter().for_each(|fd| drop(self.p.close(fd)));
         Ok(())

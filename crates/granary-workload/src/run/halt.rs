@@ -7,11 +7,11 @@
 //!                                            present call
 //! ```
 //!
-//! Invariants: the first cause wins; after `over()` is true nothing is counted any more; who counts something
-//! else over the run (`at_end`) is called at that very instant, once; every wait of the runner goes through
-//! [`Monitor::wait_until`] and so ends when the run does.
+//! Invariants: the first cause wins. After `over()` is true nothing is counted any more. A callback of
+//! another count over the run (`at_end`) is called at that very instant, once. Every wait of the runner goes
+//! through [`Monitor::wait_until`] and so ends when the run does.
 //!
-//! It does *not* interrupt a file-system call: what is under way is completed, as a process's calls are.
+//! It does *not* interrupt a file-system call: calls under way are completed, as a process's calls are.
 
 use super::error::RunError;
 use granary_sim::sync::{Condvar, Mutex, MutexGuard};
@@ -19,7 +19,7 @@ use granary_units::Nanos;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What ended a run.
+/// Causes of the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// Its time was up.
@@ -156,7 +156,7 @@ impl Halt {
         }
     }
 
-    /// What [`Halt::stop`] was told.
+    /// The end that [`Halt::stop`] has set.
     pub(crate) fn end(&self) -> Option<End> {
         self.end.lock().clone()
     }

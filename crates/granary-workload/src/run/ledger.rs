@@ -15,7 +15,7 @@ use granary_sim::Histogram;
 use granary_units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What one flowop (all its instances) did in the measured phase.
+/// Statistics of one flowop (all its instances) in the measured phase.
 #[derive(Clone)]
 pub struct OpStats {
     /// The type of the flowop, such as `readwholefile`.

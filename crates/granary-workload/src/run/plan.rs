@@ -44,7 +44,7 @@ pub(crate) struct ThreadPlan {
     pub(crate) kind: Arc<Kind>,
 }
 
-/// What all instances of a thread share.
+/// Data that all instances of a thread share.
 pub(crate) struct Kind {
     pub(crate) nodes: Vec<Node>,
     /// Nodes, inner ones included.

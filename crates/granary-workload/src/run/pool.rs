@@ -6,9 +6,10 @@
 //!           open count                           while threads have it open; such a file is not deleted
 //! ```
 //!
-//! Flowops do not choose at random: each takes the next entry of the wanted kind after the one taken before
-//! (one rotor for present entries, one for absent ones; a thread with `opennext` has its own), passing over
-//! busy ones. What is random is which entries exist at first. `indexed` gives the place to look from.
+//! Flowops do not choose at random. Each takes the next entry of the wanted kind after the one taken before,
+//! passing over busy ones. There is one rotor for present entries and one for absent ones; a thread with
+//! `opennext` has its own. Only the entries that exist at first are random. `indexed` gives the place to look
+//! from.
 //!
 //! Where all entries of the wanted kind are busy, the thread waits. (Filebench waits only where *all* entries
 //! are busy, and gives up otherwise; waiting never turns a run that works into one that fails.)
@@ -40,7 +41,7 @@ pub(crate) enum From<'a> {
     Index(u64),
 }
 
-/// What a pick gave.
+/// Results of a pick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picked {
     /// This entry, which is now busy.
@@ -66,7 +67,7 @@ struct State {
     waiting: u32,
 }
 
-/// What becomes of an entry's open count when it is released.
+/// Changes of an entry's open count when it is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opens {
     Same,

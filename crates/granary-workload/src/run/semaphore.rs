@@ -37,7 +37,7 @@ pub(crate) struct Semaphore {
 struct Counts {
     low: u64,
     high: u64,
-    /// What the taker waits for; 0 while there is none.
+    /// The count that the taker waits for; 0 while there is none.
     wanted: u64,
     /// The threads that wait for room.
     posters: Vec<usize>,

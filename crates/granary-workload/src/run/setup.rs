@@ -4,7 +4,8 @@
 //!   for each fileset, the last defined first (as Filebench's list is):
 //!     trusttree or reuse, and the root is there?  keep it  :  rm -rf, then mkdir every directory, last made
 //!                                                             first
-//!     files in random order: with the probability of `prealloc` write one, 1 MiB at a time; `paralloc`: 32 at once
+//!     files in random order: with the probability of `prealloc` write one, 1 MiB at a time;
+//!                            `paralloc`: 32 at once
 //!     leaf directories likewise, one at a time
 //! ```
 //!
@@ -75,7 +76,7 @@ impl Counter {
     }
 }
 
-/// Who makes filesets.
+/// The process that makes filesets.
 const SETUP: ProcessId<'_> = ProcessId::single("setup");
 
 /// Makes one fileset.
@@ -136,7 +137,7 @@ pub(crate) fn create<C: Clients>(
     Ok(Fileset::new(spec, id, job.tree, job.chooser.into_inner().present, leaves.present))
 }
 
-/// What happens to files that are there already.
+/// Treatment of files that are there already.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Nothing,
@@ -200,7 +201,7 @@ impl Job {
             _ => {
                 let word = content_word(self.id, file);
                 let mut left = size;
-                // What is left of a large file is not worth waiting for.
+                // The rest of a large file is not worth waiting for.
                 while left > 0 && !self.counter.is_stopped() {
                     let len = left.min(CHUNK) as usize;
                     let written = client.write(fd, Payload::Fill { word, len }).map_err(|e| ("write", e))?;

@@ -1,4 +1,4 @@
-//! What the threads of a run share.
+//! Data that the threads of a run share.
 
 use super::aio;
 use super::{ProgressFn, Run};
@@ -31,7 +31,7 @@ impl Said {
     }
 }
 
-/// What all threads of a measured phase share.
+/// Data that all threads of a measured phase share.
 pub(super) struct Shared {
     pub(super) sets: Vec<Arc<Fileset>>,
     pub(super) halt: Halt,

@@ -6,14 +6,15 @@
 //!   thread c:  .................. end             was the only one that could post: nobody is left
 //! ```
 //!
-//! What `semblock`, a blocking `sempost` and `block` wait for comes from another thread, or never. The world
-//! cannot see that: the daemons of a file system keep its clock moving. So the threads are counted here that
-//! are alive and can do something about it: post, take, wake, or end the run; and those of them that wait so.
-//! Where all do, a run without a time limit ends with an error that names them: threads that are left do the
-//! same again and again. A run with one ends at its time, as Filebench's does, and a warning tells.
+//! `semblock`, a blocking `sempost` and `block` wait for another thread, possibly for ever. The world cannot
+//! see that: the daemons of a file system keep its clock moving. So two sets of threads are counted here. The
+//! first is the threads that are alive and can help: post, take, wake, or end the run. The second is those of
+//! them that wait so. A run without a time limit ends with an error where the two sets are equal; the error
+//! names the threads. (Threads that are left do the same again and again.) A run with a limit ends at its
+//! time, as Filebench's does, with a warning.
 //!
-//! Invariant: who wakes a thread takes it off the list at that instant ([`Standstill::goes_on`]), not the
-//! thread when it runs again; so nobody is on the list whose wait is over.
+//! Invariant: the waker of a thread takes it off the list at that instant ([`Standstill::goes_on`]), not the
+//! thread when it runs again. So nobody is on the list whose wait is over.
 //!
 //! It does *not* look at waits that end by themselves: delays, limits (the events come with time), calls,
 //! asynchronous writes. A `semblock` gives up after 600 s; that does not save a run in which all wait.
@@ -153,7 +154,7 @@ impl Standstill {
         halt.stop(Err(Box::new(RunError::Standstill { waiters })));
     }
 
-    /// Who waits where, flowop by flowop.
+    /// The waiting threads and their places, flowop by flowop.
     fn waiters(&self, state: &State) -> String {
         let mut by_flowop: BTreeMap<(u32, String), Vec<&str>> = BTreeMap::new();
         for (thread, local) in state.at.iter().enumerate() {
@@ -191,7 +192,7 @@ impl Standstill {
         find(&self.threads[thread].1.nodes, local)
     }
 
-    /// What a run that came to its end has to tell of the waits.
+    /// Warnings about the waits of a run that came to its end.
     pub(crate) fn warnings(&self, start: Nanos) -> Vec<String> {
         let state = self.state.lock();
         let first = state.first.as_ref().map(|(at, waiters)| {

@@ -15,7 +15,7 @@ use granary_sim::World;
 use granary_units::Nanos;
 use memfs::MemFs;
 
-/// What a call takes where a test does not say otherwise.
+/// Duration of a call unless a test sets another.
 const LATENCY: Nanos = Nanos::from_micros(10);
 
 fn workload(text: &str) -> Workload {

@@ -68,7 +68,7 @@ impl Whole {
         self.end.lock().get_or_insert(Err(error));
     }
 
-    /// What it did; `names`: of the books. `own`: what ended it where nobody did.
+    /// The outcome. `names`: of the books. `own`: the cause of the end where no other was set.
     ///
     /// # Errors
     /// The first call that failed.

@@ -9,10 +9,10 @@
 //!             └── limits, waits    (control)
 //! ```
 //!
-//! Invariants: between two flowops (and two iterations of one) it looks whether the run is over; an operation
-//! that ends after the run is not counted, but the bytes of those of its calls that ended in time are; a pass
-//! takes at least 1 us, so that threads that do nothing (or run on a file system without costs) cannot hold
-//! up the world.
+//! Invariants: between two flowops (and two iterations of one) it looks whether the run is over. An operation
+//! that ends after the run is not counted, but the bytes of those of its calls that ended in time are. A pass
+//! takes at least 1 us. So threads that do nothing (or run on a file system without costs) cannot hold up the
+//! world.
 //!
 //! Source: Filebench 1.5-alpha3, the worker loop.
 
@@ -75,7 +75,7 @@ struct Slot {
     aio: bool,
 }
 
-/// What a thread remembers of one of its flowops.
+/// State of one flowop in a thread.
 #[derive(Clone, Copy, Default)]
 struct Local {
     /// Executions and bytes, for targets.
@@ -322,7 +322,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
     }
 }
 
-/// What to do where no entry of a fileset exists, or all of them do (`absent` is what was wanted).
+/// The advice where no entry of a fileset exists, or all of them do (`absent` is what was wanted).
 fn instead(set: &Fileset, absent: bool) -> String {
     let Fileset { name, single_file, prealloc_percent: percent, .. } = set;
     let define = if *single_file { "define file" } else { "define fileset" };

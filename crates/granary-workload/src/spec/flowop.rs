@@ -27,7 +27,7 @@ pub struct FlowopSpec {
     pub iters: Value,
     /// Where it stands: the line of the file, from 1; for reports.
     pub line: u32,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
 }
 
@@ -78,7 +78,7 @@ pub enum Direction {
     Write,
 }
 
-/// What a flowop does.
+/// Operations of a flowop.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Op {
     /// `createfile`: create a file that does not exist and leave it open.

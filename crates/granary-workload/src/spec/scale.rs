@@ -16,7 +16,8 @@ impl Workload {
     /// | scales with the factor | does not |
     /// |---|---|
     /// | `entries` and `leafdirs` of every fileset | file sizes, I/O sizes, working sets, buffers |
-    /// | the count of `finishoncount`, the bytes of `finishonbytes` | `iters`, semaphore values, hog and delay values |
+    /// | the count of `finishoncount` | `iters`, semaphore values |
+    /// | the bytes of `finishonbytes` | hog and delay values |
     /// | the whole seconds of `run`, at least one | event rates, threads, `prealloc` percentages |
     /// | the records of a trace: its first ones, or all and some again | |
     /// | | `dirwidth`, `dirgamma`: a directory keeps its width, the tree gets fewer directories |

@@ -1,7 +1,8 @@
 //! A number in a workload: a constant, or a random variable that is drawn anew each time.
 //!
 //! ```text
-//!   draw -> x from the distribution -> nearest multiple of `round` (if any) -> clamp to [min, max] -> truncate to u64
+//!   draw -> x from the distribution -> nearest multiple of `round` (if any) -> clamp to [min, max]
+//!        -> truncate to u64
 //! ```
 //!
 //! It does *not* draw: the samplers are `granary-sim`'s, so that they can be reproduced bit by bit.
@@ -48,7 +49,7 @@ impl Value {
 pub struct RandomVar {
     /// Unique within the workload; names its random stream.
     pub name: String,
-    /// What to draw from.
+    /// The distribution of the draws.
     pub distribution: Distribution,
     /// Round a draw to the nearest multiple of this; 0 means do not round.
     pub round: u64,

@@ -8,7 +8,7 @@ fn load(name: &str) -> Workload {
     Workload::from_builtin(name, &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What one workload must look like; sizes and counts are those of Table 5 and of the branch's CSV.
+/// Expected properties of one workload; sizes and counts are those of Table 5 and of the branch's CSV.
 struct Expected {
     name: &'static str,
     entries: u64,
@@ -287,7 +287,7 @@ fn oltp_has_its_three_kinds_of_process() {
 /// Those of FIU's traces.
 const FIU: [&str; 3] = ["moodle", "usr1", "usr2"];
 
-/// What a trace touches fits onto the slides' 16 GB of memory.
+/// The data that a trace touches fits onto the slides' 16 GB of memory.
 #[test]
 fn the_generators_of_traces_fit_onto_the_small_memory() {
     for name in FIU {

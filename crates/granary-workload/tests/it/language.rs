@@ -1,4 +1,4 @@
-//! What the language means: variables, random variables, composites, and the commands around a run.
+//! Meaning of the language: variables, random variables, composites, and the commands around a run.
 
 use granary_workload::Workload;
 use granary_workload::spec::{Distribution, FlowopSpec, Op, QuitMode, RunSpec, Step, TableRow, Value};
@@ -406,7 +406,7 @@ fn direct_io_that_linux_would_refuse_is_warned_of() {
         ]
     );
     assert!(read("1536").is_empty() && read("4k").is_empty());
-    // What counts is how the file was opened.
+    // The warning depends on the flags with which the file was opened.
     let on = |opens: &str, reads: &str| {
         warnings_of(&format!(
             "flowop openfile name=o,filesetname=set,fd=1{opens}\nflowop read name=r,iosize=100,fd=1{reads}"

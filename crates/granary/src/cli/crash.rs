@@ -48,9 +48,9 @@ pub struct Replay {
     pub errors: bool,
     /// Where the power fails.
     pub path: Path,
-    /// The calls that alone are made; all where it names none.
+    /// The only calls to make; all where it names none.
     pub only: Option<Calls>,
-    /// What the last power failure takes; what was drawn where it does not say.
+    /// Pages and lines that the last power failure takes; those that were drawn where it names none.
     pub loss: Option<Loss>,
 }
 

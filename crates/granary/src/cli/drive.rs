@@ -84,7 +84,7 @@ pub struct DriveReplayArgs {
     /// Replay what there is of a record that is cut off, because the process that wrote it was killed
     #[arg(long)]
     pub cut: bool,
-    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages
+    /// Content of the drive before: none, fill, or random:N for N times its capacity in random pages
     /// [default: fill; that of a record]
     #[arg(long, value_name = "HOW")]
     pub precondition: Option<String>,
@@ -101,8 +101,8 @@ pub struct DriveBenchArgs {
     /// The testbed's device that is measured: ssd, or nvm, which takes loads and stores only
     #[arg(long, value_name = "DEVICE", default_value = "ssd")]
     pub device: String,
-    /// What to do, comma-separated for jobs that run at the same time: read, write, rw, load, store, persist,
-    /// and with "rand" before the name in random order
+    /// Kinds of jobs, comma-separated for jobs that run at the same time: read, write, rw, load, store,
+    /// persist, and with "rand" before the name in random order
     #[arg(long, value_delimiter = ',', default_value = "randread", conflicts_with = "job")]
     pub rw: Vec<String>,
     /// Read the jobs from a fio job file instead (docs/WORKLOADS.md says what of it is understood)
@@ -135,7 +135,7 @@ pub struct DriveBenchArgs {
     /// Virtual time to run, for example 2s or 500ms
     #[arg(long, value_name = "TIME", conflicts_with = "job")]
     pub runtime: Option<String>,
-    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages
+    /// Content of the drive before: none, fill, or random:N for N times its capacity in random pages
     /// [default: fill if anything is read]
     #[arg(long, value_name = "HOW")]
     pub precondition: Option<String>,

@@ -59,7 +59,7 @@ pub struct MountArgs {
     pub set: Vec<String>,
 }
 
-/// What only a drive in memory takes: what `mount ram:FS` and `export ram:` share.
+/// Arguments that only a drive in memory takes; `mount ram:FS` and `export ram:` share them.
 #[derive(Args, Clone)]
 pub struct MemoryArgs {
     /// Of a drive in memory: its capacity [default: 1GiB to mount, 8GiB to export]
@@ -99,7 +99,7 @@ pub struct ServeArgs {
     /// With --pace on: how many times slower modelled time passes than the clock [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     dilate: Option<u32>,
-    /// What acknowledged changes survive: the death of this process, or a crash of the machine too
+    /// Failure that acknowledged changes survive: the death of this process, or a crash of the machine too
     #[arg(long, value_enum, default_value_t = Survives::Process)]
     pub durability: Survives,
     /// With --daemon: where messages go afterwards

@@ -106,7 +106,7 @@ fn json(load: &str, args: &CalibrateArgs, kernel: &Traffic, ours: &Traffic, miss
     value.to_string()
 }
 
-/// What is needed must be here before anything is begun.
+/// Checks first that all that the command needs is here.
 fn check() -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::usage(

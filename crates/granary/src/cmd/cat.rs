@@ -1,5 +1,5 @@
-//! `granary cat [--stack DIR] IMAGE PATH...`. What cannot be printed is told, and the others are printed:
-//! exit code 1 then.
+//! `granary cat [--stack DIR] IMAGE PATH...`. A file that cannot be printed gets a message, and the others
+//! are printed; the exit code is then 1.
 
 use super::files::{Troubles, failed, look};
 use crate::out;

@@ -30,10 +30,10 @@ use std::time::Duration;
 
 /// A request is shorter than this.
 const LONGEST: u64 = 4096;
-/// Whoever connects says what they want within this time: others wait.
+/// Time for a client to send its request: others wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What can be asked for.
+/// Requests to the serving process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
@@ -111,7 +111,7 @@ impl Control {
                 if ended.load(SeqCst) {
                     return;
                 }
-                // Whoever does not wait for the answer does not need it.
+                // A client that does not wait for the answer does not need it.
                 let _ = stream.and_then(|stream| answer(&stream, &serve));
             }
         });
@@ -153,7 +153,7 @@ fn answer(mut stream: &UnixStream, serve: &impl Fn(Request) -> Result<Grown, Str
 /// Messages call the image `image`.
 ///
 /// # Errors
-/// What it refuses, with its reason; it died over it.
+/// The process refuses, and gives its reason; or it died over the request.
 pub fn ask(dir: BorrowedFd<'_>, image: &Path, request: Request) -> Result<Option<Grown>, Failure> {
     let mut stream = match connect_in(dir) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {

@@ -3,9 +3,9 @@
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one file
 //! that is copied. Directories are copied whole. Holes stay holes, and runs of zeros become some. Sockets are
-//! left out with a message. What is there already is replaced, but for directories, which are filled.
+//! left out with a message. Existing files are replaced, but directories are filled.
 //!
-//! What cannot be copied is told, and everything else is copied: exit code 1 then.
+//! A file that cannot be copied gets a message, and everything else is copied; the exit code is then 1.
 
 use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
@@ -32,7 +32,7 @@ const PIECE: usize = 128 << 10;
 /// Names that were copied of files with several, by device and inode number.
 type Names = FxHashMap<(u64, u64), Vec<u8>>;
 
-/// What is being copied to, and what was copied.
+/// The image that is copied to, and the names of copied files.
 struct Links<'a> {
     image: &'a Image,
     names: Names,

@@ -3,14 +3,13 @@
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one that
 //! is copied. Directories are copied whole, holes stay holes, and runs of zeros become some. Special files
-//! (pipes, sockets, devices) are made anew, devices where this machine lets the caller. What is there already
-//! is replaced once there is something in its place, but for directories, which are filled. The image is not
-//! changed.
+//! (pipes, sockets, devices) are made anew, devices where this machine lets the caller. An existing file is
+//! replaced once there is something in its place, but directories are filled. The image is not changed.
 //!
 //! A place within the image, or within the directory of `--stack`, is refused: the copy would write over what
 //! it reads. Nor is a file of that directory written through another name of it (`Below`).
 //!
-//! What cannot be copied is told, and everything else is copied: exit code 1 then.
+//! A file that cannot be copied gets a message, and everything else is copied; the exit code is then 1.
 
 use super::files::{Troubles, failed, host_failed, join, look};
 use super::xattrs;

@@ -1,8 +1,10 @@
 //! Where a mount and its programs meet for direct access.
 //!
 //! ```text
-//!   granary mount --direct:   a socket in a directory of this user, or of the system      its path is in the mount's counters
-//!   granary exec DIR:         asks the mount on DIR for its counters ──> the path          so nobody else can pose as it
+//!   granary mount --direct:   a socket in a directory of this user,      its path is in the mount's counters
+//!                             or of the system
+//!   granary exec DIR:         asks the mount on DIR for its counters     so nobody else can pose as it
+//!                             ──> the path
 //! ```
 
 use crate::failure::Failure;
@@ -13,8 +15,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Removes what mounts of this user that were killed have left: a socket whose process is gone. What cannot
-/// be removed stays.
+/// Removes sockets that killed mounts of this user have left: those whose process is gone. A socket that
+/// cannot be removed stays.
 fn sweep(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {

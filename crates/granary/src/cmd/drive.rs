@@ -107,7 +107,7 @@ fn or_none(words: &[&str]) -> String {
     if words.is_empty() { "-".to_owned() } else { words.join(", ") }
 }
 
-/// What a drive is made of.
+/// Parameters from which a drive is made.
 struct Plan {
     config: DriveConfig,
     testbed: String,
@@ -184,7 +184,7 @@ impl Bed {
         Ok(Bed { drive, recorded, origin, clock, stop, need })
     }
 
-    /// What is to be called: the drive, or the recorder around it.
+    /// The callee of the operations: the drive, or the recorder around it.
     fn drive(&self) -> &dyn Drive {
         match &self.recorded {
             Some(recorded) => recorded,

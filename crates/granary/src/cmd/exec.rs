@@ -5,8 +5,8 @@
 //!     environment: LD_PRELOAD, GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> exec
 //! ```
 //!
-//! The program sees the mount as always. What cannot be taken past the kernel (a static program, a
-//! set-user-ID one, a server that is full) is said, and goes through it.
+//! The program sees the mount as always. A program that cannot bypass the kernel (a static one, a set-user-ID
+//! one, or any where the server is full) gets a message, and goes through the kernel.
 
 mod program;
 

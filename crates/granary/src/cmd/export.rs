@@ -67,7 +67,7 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let opened = open(&args)?;
     set_pacing(args.serve.pacing());
     let ended = serve_drive(&args, &log, &opened);
-    // Whatever happened: who opened it closes it.
+    // The image is closed even after an error.
     let Opened { drive, image, record, .. } = opened;
     drop(drive);
     let recorded = record.map_or(Ok(0), |record| record.finish());

@@ -78,7 +78,7 @@ pub fn warn(of: Option<&str>) {
     }
 }
 
-/// What could not be copied: each thing is told, and the others are copied all the same.
+/// Count of files that could not be copied: each gets a message, and the others are copied all the same.
 #[derive(Default)]
 pub struct Troubles(u64);
 

@@ -94,7 +94,7 @@ fn print_text(
     }
 }
 
-/// What helps: a repair where it would do something, which is tried without doing it.
+/// The advice to the user: a repair where it would do something. A trial that changes nothing finds that out.
 fn advice(image: &Path, dir: Option<&Path>, state: ImageState, repaired: bool) -> String {
     if let Some(dir) = dir.filter(|_| state != ImageState::Unusable) {
         let (dir, image) = (dir.display(), image.display());

@@ -50,9 +50,9 @@ pub fn run(path: &Path, size: Bytes) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is mounted on a directory, by us.
+/// The source that we have mounted on a directory.
 fn mounted(path: &Path) -> Result<Option<String>, Failure> {
-    // Where there is nothing, no image is what will be reported.
+    // Where there is no such path, the error of the image will be reported.
     let Ok(plain) = mountinfo::locate(path) else { return Ok(None) };
     let mount = mountinfo::ours(&plain).map_err(|e| Failure::io("reading /proc/self/mountinfo", e))?;
     Ok(mount.map(|m| serve::image_of(&m.source).to_owned()))

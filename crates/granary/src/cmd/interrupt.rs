@@ -17,7 +17,7 @@ use signal_hook::low_level::emulate_default_handler;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 
-/// What signals ask of a command.
+/// Requests to stop that signals make to a command.
 #[derive(Clone, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,

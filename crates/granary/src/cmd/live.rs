@@ -145,7 +145,7 @@ fn right(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-/// What per second since `last`.
+/// Rates per second since `last`.
 struct Rate {
     seconds: f64,
 }

@@ -18,7 +18,7 @@ impl LoopDevice {
     /// Over the file at `path`.
     ///
     /// # Errors
-    /// What is missing: the kernel's module, `losetup`, root.
+    /// The kernel's module, `losetup` or root is missing; the message names it.
     pub fn over(path: &Path, read_only: bool) -> Result<LoopDevice, Failure> {
         check()?;
         let mut command = Command::new("losetup");

@@ -1,5 +1,5 @@
-//! `granary ls [-l] [--stack DIR] IMAGE [PATH...]`. What cannot be listed is told, and the others are listed:
-//! exit code 1 then.
+//! `granary ls [-l] [--stack DIR] IMAGE [PATH...]`. A path that cannot be listed gets a message, and the
+//! others are listed; the exit code is then 1.
 //!
 //! Names are printed as they are; on a terminal, to which an image from elsewhere could say anything, they
 //! are quoted as GNU ls does.

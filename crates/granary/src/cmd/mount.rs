@@ -45,7 +45,7 @@ struct Opened {
     image: Option<Arc<Image>>,
     record: Option<Record>,
     fs: &'static str,
-    /// What was recovered and how long it took.
+    /// Report on the recovery and its duration.
     told: String,
     /// Keeps other stacks off the directory below.
     lock: Option<stack::Lock>,

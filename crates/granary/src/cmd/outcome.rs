@@ -21,7 +21,7 @@ use std::io::{Read, Write};
 
 /// The file's name, by which it is found among those that the process has open.
 const NAME: &str = "granary-outcome";
-/// What it holds when all went well; else the reason.
+/// The file's content when all went well; otherwise it is the reason.
 const WELL: &str = "ok";
 
 /// Where this process will tell how it ended.
@@ -36,7 +36,7 @@ impl Outcome {
     /// The last thing that the process does.
     pub fn tell(self, ended: &Result<(), Failure>) {
         let text = ended.as_ref().map_or_else(Failure::to_string, |()| WELL.to_owned());
-        // Whoever asks finds nothing then, and says so.
+        // After a failure the reader finds nothing, and says so.
         let _ = self.0.map(|mut file| file.write_all(text.as_bytes()));
     }
 }
@@ -71,7 +71,7 @@ impl Watched {
 mod tests {
     use super::*;
 
-    /// What is told is read, also after the file has been closed; nothing told is a failure.
+    /// A reader gets the outcome, also after the file has been closed; an empty file is a failure.
     #[test]
     fn whoever_watches_reads_what_was_told() {
         let me = std::process::id();

@@ -18,7 +18,7 @@ pub type Record = Arc<Recorded<Mssd>>;
 
 /// Devices in memory.
 pub struct RamDevices {
-    /// What is to be used: the SSD records, where that is wanted.
+    /// The devices to use: the SSD records where a record is wanted.
     pub devices: Devices,
     /// Where it is recorded; to be finished when nobody uses the drive any more.
     pub record: Option<Record>,

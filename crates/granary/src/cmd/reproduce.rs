@@ -14,7 +14,7 @@ use granary_papers::reproduce::{
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What was asked for, with what the study says where nothing was said.
+/// The arguments, with the study's defaults where an argument is left out.
 struct Asked<'a> {
     args: &'a ReproduceArgs,
     study: &'static Study,

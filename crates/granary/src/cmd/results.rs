@@ -70,10 +70,10 @@ fn rendered(format: Format, records: &[Record]) -> String {
     }
 }
 
-/// The files that results go to, opened before there are any: hours of work are not done for a file that
-/// nobody can write.
+/// The files for results, opened before there are any: nobody works for hours for a file that cannot be
+/// written.
 ///
-/// What a file held stays there until there are results; a file that was made for them and gets none is
+/// A file keeps its old content until there are results. A file that was made for them and gets none is
 /// removed.
 pub struct Outputs {
     exports: Vec<(Format, Output)>,

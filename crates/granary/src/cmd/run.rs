@@ -225,9 +225,9 @@ pub(super) fn fit_together(experiments: &[Experiment], jobs: usize) -> Result<()
     Ok(all.must_fit(&what, &limits, |_| "run fewer (--jobs 1)".to_owned())?)
 }
 
-/// Runs all experiments, up to `jobs` at a time, each on its own OS thread; in the order of the experiments
-/// the records of those that came to their end, and why the others did not: hours of work are not thrown away
-/// for one that failed. `stop` ends those that run, and no other is begun.
+/// Runs all experiments, up to `jobs` at a time, each on its own OS thread. Returns the records of those that
+/// came to their end, in the order of the experiments, and the errors of the others. So one failure does not
+/// throw away hours of work. `stop` ends those that run, and no other is begun.
 pub(super) fn all_until(
     experiments: &[Experiment],
     jobs: usize,
@@ -273,16 +273,16 @@ pub(super) fn all_until(
     (records, failed)
 }
 
-/// The end of a command whose experiments failed as said: what succeeded has been printed.
+/// The end of a command some of whose experiments failed: the records of the others have been printed.
 ///
 /// # Errors
-/// All of them, a line each; a finding where all are what consistency checks found.
+/// All of them, a line each; a finding where consistency checks found all of them.
 pub(super) fn ended(failed: &[LabError]) -> Result<(), Failure> {
     if failed.is_empty() {
         return Ok(());
     }
     let mut lines: Vec<String> = failed.iter().map(LabError::to_string).collect();
-    // What is wrong with all of them is said once.
+    // An error that all of them share is printed once.
     lines.dedup();
     let found = failed.iter().all(LabError::is_finding);
     let lines = lines.join("\n");

@@ -1,4 +1,4 @@
-//! What `mount` and `export` share as processes that serve the kernel: the background, signals, a panic.
+//! Code that `mount` and `export` share as processes that serve the kernel: the background, signals, a panic.
 //!
 //! ```text
 //!   --daemon:  parent ── starts itself with --background ──> child: opens, recovers, mounts
@@ -28,17 +28,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 
-/// What the mount table has before the image's path: so that the source is the path of nothing, and umount(8)
+/// Prefix of the image's path in the mount table. With it the source is the path of nothing, and umount(8)
 /// takes it for a source.
 const TABLE: &str = "granary:";
-/// How often an image is looked at that a process is about to close, and the time in between: half a minute.
+/// Number of looks at an image that a process is about to close, and the time in between: half a minute.
 const CLOSING: u32 = 600;
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
-/// So many looks in a row at an image without a mount that takes requests: its path in the mount table is of
-/// before a rename, and it is in use. Fewer of them are a server that has not yet seen that it was unmounted.
+/// Number of looks in a row at an image without a mount that takes requests. After so many, its path in the
+/// mount table is of before a rename, and it is in use. After fewer, a server may not yet have seen that it
+/// was unmounted.
 const SERVED: u32 = 40;
 
-/// What the mount table shows as mounted.
+/// Source of an image's mount in the mount table.
 pub fn table_source(image: &OsStr) -> String {
     let image = image.to_string_lossy();
     if image.starts_with('/') { format!("{TABLE}{image}") } else { image.into_owned() }
@@ -124,7 +125,7 @@ pub fn durable_hook(image: Arc<Image>) -> DurableHook {
     })
 }
 
-/// What a server that is stopped with programs in it leaves of its image.
+/// The state of an image whose server is stopped with programs in it.
 pub const NOT_CLOSED: &str = "everything was written back, and the image was not closed: the next to open it takes that from the redo log";
 
 /// Ends the mount when a signal comes. `first`: done before each attempt to unmount; `write_back`: before
@@ -178,7 +179,7 @@ pub fn say(line: &str) {
 /// Starts this program again as the one that serves `dir`, and waits for its word.
 ///
 /// # Errors
-/// What kept it from serving.
+/// The reason why it does not serve.
 pub fn start_daemon(dir: &Path) -> Result<(), Failure> {
     let me = std::env::current_exe().map_err(|e| Failure::io("finding this program", e))?;
     let rest = std::env::args_os().skip(1).filter(|a| a != "--daemon");

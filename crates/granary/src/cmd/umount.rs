@@ -46,7 +46,7 @@ pub fn run(args: &UmountArgs) -> Result<(), Failure> {
     server.map_or(Ok(()), |server| server.wait(&unmounter))
 }
 
-/// What is mounted on a directory, or of an image.
+/// The mount on a directory, or of an image.
 fn find(path: &Path) -> Result<Unmounter, MountError> {
     match Unmounter::of(path) {
         Err(e @ MountError::NotMounted(_)) => {

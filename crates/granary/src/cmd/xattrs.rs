@@ -1,7 +1,8 @@
 //! Extended attributes between this machine and an image, for `cp-in` and `cp-out`; POSIX ACLs are among
 //! them.
 //!
-//! What the other side does not take (another kind of file system, no privilege) is left out with a message.
+//! An attribute that the other side does not take (another kind of file system, no privilege) is left out
+//! with a message.
 
 use super::files::{failed, host_failed};
 use granary_fs::{FsError, SetXattr, quoted};

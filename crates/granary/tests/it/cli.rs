@@ -130,7 +130,7 @@ fn what_is_wrong_with_a_workloads_end_is_said_before_it_runs() {
     }
 }
 
-/// What a workload file says and asks for reaches the user: talk on stderr, figures in table and record.
+/// The messages and wishes of a workload file reach the user: talk on stderr, figures in table and record.
 #[test]
 fn echo_print_psrun_and_lathist_are_heard() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -260,7 +260,7 @@ fn wrong_arguments_end_with_code_2_and_say_what_would_be_right() {
     }
 }
 
-/// What a command says whose stdout goes to `out`.
+/// Exit code and stderr of a command whose stdout goes to `out`.
 fn prints_to(args: &[&str], out: impl Into<std::process::Stdio>) -> (Option<i32>, String) {
     let mut c = std::process::Command::new(assert_cmd::cargo::cargo_bin("granary"));
     let done = c.args(args).stdout(out).output().expect("the binary runs");

@@ -27,7 +27,7 @@ fn a_changed_tree_is_dirty_and_its_commit_clean() {
     assert!(git(root, &["add", "-A"]) && git(root, &["commit", "-qm", "one"]));
     let clean = built::commit(root).expect("a commit");
     assert!(clean.len() == 12 && clean.bytes().all(|b| b.is_ascii_hexdigit()), "{clean}");
-    // What is not built does not make it another program.
+    // A change of a file that is not built does not make another program.
     write("README.md", "changed");
     assert_eq!(built::commit(root), Some(clean.clone()));
     write("crates/a.rs", "b");

@@ -195,7 +195,7 @@ fn the_kernels_file_systems_keep_a_tree_on_our_drive() {
         place.umount();
         let stats = place.stats();
         let to = &stats["host"]["block"]["write_bytes"];
-        // What the programs' side counts is what the drive's side counts: nothing is amplified on the way.
+        // The programs' side and the drive's side count the same bytes: nothing is amplified on the way.
         assert_eq!(stats["app"]["write_bytes"], to["data"], "{}", kind.name);
         assert!(to["data"].as_u64() > Some(9_000_000));
         place.mount(&device);

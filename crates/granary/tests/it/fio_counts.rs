@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// What a job is beside `ioengine=psync`, and by how much counts may differ: what is drawn is drawn from
-/// other numbers.
+/// Options of a job beside `ioengine=psync`, and the tolerance of its counts: random draws come from other
+/// numbers.
 const JOBS: [(&str, f64); 31] = [
     ("rw=write size=1m bs=4k", 0.0),
     ("rw=read size=1m bs=4k", 0.0),

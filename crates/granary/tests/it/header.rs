@@ -1,5 +1,5 @@
-//! What an image's header may say: whatever stands in it, opening ends with an answer, and mkfs's refusals
-//! hold for it.
+//! Content of an image's header: whatever stands in it, opening ends with an answer, and mkfs's refusals hold
+//! for it.
 
 use crate::common::Place;
 use std::fs;

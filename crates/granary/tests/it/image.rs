@@ -203,7 +203,7 @@ fn holes_go_in_and_come_out_as_they_are() {
         let f = fs::File::create(&src).expect("file");
         let pieces =
             [(0, 4096), (8192, 4096), (1 << 20, 200_704), ((1 << 20) + (1 << 19), 8192), (TIB - 4096, 4096)];
-        // What has files of a TiB is asked for one.
+        // Only file systems with files of a TiB get such a file.
         let pieces = if ["f2fs", "pmfs"].contains(&fs_name) { &pieces[..4] } else { &pieces[..] };
         for &(at, len) in pieces {
             f.write_all_at(&vec![at as u8 | 1; len], at).expect("written");
@@ -284,7 +284,7 @@ fn flip(img: &Path, pages: &[u64]) {
     assert!(found >= pages.len(), "{found} of pages {pages:?} are in flash");
 }
 
-/// What the files below a directory hold.
+/// The contents of the files below a directory.
 fn contents(dir: &Path) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory") {
@@ -294,8 +294,9 @@ fn contents(dir: &Path) -> Vec<Vec<u8>> {
     all
 }
 
-/// One bit in `flash`: bitmaps are made anew, and until then files can be read; of the inodes only what is in
-/// their page is lost. What fails leaves a clean image clean, and what cannot help is not advised.
+/// One bit in `flash`: bitmaps are made anew, and until then files can be read. Of the inodes only those in
+/// the lost page are lost. A command that fails leaves a clean image clean. Messages do not advise a command
+/// that cannot help.
 #[test]
 fn a_lost_page_of_metadata_keeps_nothing_else() {
     let dir = tempfile::tempdir().expect("directory");
@@ -444,7 +445,7 @@ fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
     let refused = ends(&["cp-in", text(&img), text(&dir.path().join(".granary-stats")), "/"], 1);
     assert!(refused.1.contains(".granary-stats in the root directory"), "{}", refused.1);
     assert!(ends(&["cat", text(&img), "/nothing"], 1).1.contains("/nothing: no such file"));
-    // What is there is printed all the same; names are bytes.
+    // Paths that exist are printed all the same; names are bytes.
     let strange = std::ffi::OsStr::from_bytes(b"\xff\n");
     fs::write(dir.path().join(strange), "kept").expect("written");
     let mut copy = Command::cargo_bin("granary").expect("built");

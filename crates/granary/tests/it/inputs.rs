@@ -1,4 +1,4 @@
-//! What users give and do: mistyped names and values, outputs that cannot be written, an interrupt in the
+//! Users' inputs and actions: mistyped names and values, outputs that cannot be written, an interrupt in the
 //! middle.
 
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command that is refused says.
+/// The message of a command that is refused.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let out = granary(dir, args);
     assert_eq!(out.status.code(), Some(2), "{args:?}: {}", text(&out.stdout));
@@ -44,7 +44,7 @@ fn who_mistypes_a_name_is_told_what_was_meant() {
     }
 }
 
-/// What it recommends is a command that works.
+/// The recommended command works.
 #[test]
 fn the_list_of_keys_that_an_error_names_can_be_had() {
     let dir = tempfile::tempdir().expect("a directory");

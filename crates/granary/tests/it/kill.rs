@@ -1,8 +1,9 @@
 //! `kill -9` of a process that works on an image: what it had reported as safe is there afterwards.
 //!
 //! ```text
-//!   parent ── starts itself as a child on the image ──> child: append + fsync, create + fsync, one line for each
-//!      |  <── pipe: "log 17", "file 4" ──────────────── (written after fsync has returned)
+//!   parent ── starts itself as a child on the image ──> child: append + fsync, create + fsync,
+//!      |                                                       one line for each
+//!      |  <── pipe: "log 17", "file 4" ───────────────         (written after fsync has returned)
 //!      `── SIGKILL at a random moment ── opens, mounts, verifies, checks ── the next child goes on
 //! ```
 //!
@@ -52,7 +53,7 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     out.flush().expect("the parent listens");
 }
 
-/// What the child does until it is killed.
+/// The child's work until it is killed.
 fn work(image: &Path) {
     let open = when_free(|| OpenImage::open(image, durability(), false));
     let mut p = process(&open);
@@ -152,7 +153,7 @@ pub fn kill_one(
     }
     child.kill().expect("killed");
     child.wait().expect("gone");
-    // What was in the pipe had been reported.
+    // The lines in the pipe had been reported.
     for line in lines {
         let Ok(line) = line else { break };
         take(line);

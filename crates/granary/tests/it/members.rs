@@ -43,7 +43,7 @@ fn contents(dir: &Path) -> Vec<String> {
     all
 }
 
-/// What is in a member's place.
+/// Puts a file of another kind in a member's place.
 fn put(kind: &str, at: &Path, place: &Place) {
     match kind {
         "link" => symlink(place.path("victim"), at).expect("linked"),

@@ -42,7 +42,7 @@ fn the_memory_of_a_bench_is_what_was_estimated_within_a_factor_of_one_and_a_half
     }
 }
 
-/// Whatever makes devices: benches, runs, mounts in memory, images.
+/// All commands that make devices: benches, runs, mounts in memory, images.
 #[test]
 fn a_command_that_needs_more_memory_than_there_is_says_so_and_what_to_do() {
     let dir = tempfile::tempdir().expect("a directory");

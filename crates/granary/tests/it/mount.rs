@@ -76,7 +76,7 @@ fn an_overlay_on_a_mount_without_attributes_is_advised() {
     }
 }
 
-/// Whoever makes a file system can use it.
+/// The maker of a file system can use it.
 #[test]
 fn the_root_directory_belongs_to_who_made_the_file_system() {
     let Some(place) = Place::new() else { return };
@@ -251,7 +251,7 @@ fn an_image_whose_process_was_killed_with_an_empty_redo_log_is_not_called_clean(
     };
     let export = |args: &[&str]| place.runs(&[&["export", "--daemon", "blank", "mnt"], args].concat(), 0).1;
     assert!(is_clean());
-    // What only reads may end as it likes.
+    // A read-only server may end in any way.
     for (args, clean) in [(&["--read-only"][..], true), (&[], false)] {
         let told = export(args);
         assert!(told.contains("closed cleanly"), "{told}");
@@ -507,8 +507,8 @@ fn an_unmount_tells_of_a_server_that_was_dead() {
     place.runs(&["umount", "mnt"], 0);
 }
 
-/// Who mounts an image whose files may have access control lists gets them checked, asked for or not: the
-/// mode alone would give the group what the list gives one user.
+/// A mount of an image whose files may have access control lists checks them, asked for or not. The mode
+/// alone would give the group the rights that the list gives one user.
 #[test]
 fn lists_are_heeded_once_there_can_be_some() {
     let Some(place) = Place::new() else { return };
@@ -551,7 +551,7 @@ fn lists_are_not_asked_of_a_file_system_without_them() {
     place.runs(&["umount", "mnt"], 0);
 }
 
-/// Who watches is told when what is watched dies.
+/// A watching command gets an error when the server dies.
 #[test]
 fn watching_ends_with_an_error_when_the_server_dies() {
     let Some(place) = Place::new() else { return };
@@ -623,7 +623,7 @@ fn set_user_id_programs_and_devices_are_as_asked() {
     }
 }
 
-/// umount(8) does not wait until the image is closed. Whoever mounts it next does.
+/// umount(8) does not wait until the image is closed. The next mount does.
 #[test]
 fn an_image_is_unmounted_by_its_name_and_mounted_again_at_once() {
     let Some(place) = Place::new() else { return };

@@ -1,4 +1,4 @@
-//! What single file systems have of their own, on the command line.
+//! Features that single file systems have of their own, on the command line.
 
 use crate::common::Place;
 use std::fs;

@@ -85,7 +85,7 @@ fn a_second_image_is_refused_while_one_is_mounted_and_afterwards() {
     place.runs(&["umount", "mnt"], 0);
 }
 
-/// What tar does with `--sparse`: a file without blocks is one hole.
+/// tar with `--sparse` takes a file without blocks for one hole.
 #[test]
 fn a_file_in_persistent_memory_has_blocks() {
     let Some(place) = place() else { return };

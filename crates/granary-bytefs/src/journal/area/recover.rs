@@ -1,4 +1,4 @@
-//! What records on media a mount brings home.
+//! Recovery of the data journal: a mount brings the records on media home.
 
 use super::{ENTRY_MAGIC, Entry, HEAD, table_blocks, write_home};
 use crate::layout::Geometry;

@@ -8,9 +8,9 @@
 //!   record 10: page 5       sound, and independent                 goes home
 //! ```
 //!
-//! Whoever does not know which pages a damaged record had (its descriptor is damaged) does not know what was
-//! made on them either: all later records are lost, as JBD2 ends its replay at the first block that fails its
-//! checksum. Pages of lost records stay what they are where they belong.
+//! With a damaged descriptor the pages of its record are not known, and so neither are the later records that
+//! were made on them. All later records are lost then, as JBD2 ends its replay at the first block that fails
+//! its checksum. Pages of lost records keep their content at home.
 //!
 //! Source: Linux, fs/jbd2/recovery.c (`do_one_pass`); the rest is our own.
 
@@ -30,7 +30,7 @@ pub struct Lost {
 }
 
 /// After RECOVER: moves the pages of all records that count to their places and empties the table; tells the
-/// others. Whatever is interrupted here decides the same when it is done once more.
+/// others. A second run after an interruption decides the same.
 ///
 /// # Errors
 /// Of the drive.

@@ -1,4 +1,4 @@
-//! What the tests share: drives, a client that calls the file system as the vfs would, a plain model.
+//! Shared parts of the tests: drives, a client that calls the file system as the vfs would, a plain model.
 
 pub mod client;
 pub mod model;

@@ -42,7 +42,7 @@ impl MNode {
     }
 }
 
-/// What is left to do after an operation: a file is in use by nobody, or kept open.
+/// A file that an operation removed while it was open, and its content.
 pub struct Open {
     pub inode: Arc<Inode>,
     pub content: Arc<Vec<u8>>,
@@ -306,7 +306,7 @@ fn rename(
     let exchange = s.chance(0.4);
     let Some(&id) = model.nodes[&d].names.get(n) else { return };
     let target = model.nodes[&d2].names.get(&n2).copied();
-    // What the vfs refuses is not asked for.
+    // The vfs refuses these, so the test does not ask for them.
     let is_dir = |m: &Model, id: usize| m.nodes[&id].kind == FileKind::Dir;
     let refused = target == Some(id)
         || (is_dir(model, id) && model.is_below(d2, id))

@@ -32,9 +32,9 @@ enum InFlight {
 
 #[derive(Default)]
 struct State {
-    /// What reads see.
+    /// Content that reads see.
     now: BTreeMap<u64, Page>,
-    /// What survives.
+    /// Content that survives a power failure.
     durable: BTreeMap<u64, Page>,
     pending: BTreeMap<TxId, Vec<Store>>,
     committed: BTreeSet<TxId>,

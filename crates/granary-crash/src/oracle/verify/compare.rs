@@ -108,8 +108,7 @@ impl<P: Posix> Walk<'_, P> {
             self.blame(path, format!("has {size} bytes, may have {low} to {high}; {history}"));
         }
         self.files += 1;
-        // What is wrong is forgiven where the model went astray: then the bytes that were found are the
-        // truth.
+        // Differences are forgiven where the model went astray: then the bytes that were found are the truth.
         let known = node.content.known(size).filter(|_| !self.model.astray);
         let mut base = known.is_none().then(Segments::default);
         // A size out of range may be absurd; its own violation is enough evidence.

@@ -30,7 +30,7 @@ fn load(client: &mut Recorded<RefProcess>) -> Vec<String> {
     told
 }
 
-/// What is there when the load has run with these calls alone, and what it was told.
+/// The client after a run of the load with these calls alone, the answers to the load, and the calls begun.
 fn played(calls: &str) -> (Recorded<RefProcess>, Vec<String>, Vec<Begun>) {
     let tape = Tape::default();
     let first = load(&mut client(&tape));

@@ -82,18 +82,18 @@ fn has_first_pages(before: &Snapshot, found: &Snapshot, after: &Snapshot) -> boo
     found.len() == before.len() && found.keys().all(begun)
 }
 
-/// What is promised once a call has returned.
+/// Calls that are promised once a call has returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// Everything, whichever it was.
     Always,
-    /// What was done before a sync.
+    /// Calls before a sync.
     Sync,
-    /// What was done before a sync or an fsync of any file.
+    /// Calls before a sync or an fsync of any file.
     Fsync,
 }
 
-/// What of the last call may be there.
+/// Parts of the last call that may be there.
 #[derive(Clone)]
 enum Half {
     /// Any bytes.

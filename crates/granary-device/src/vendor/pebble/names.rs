@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   cleaning    blocks and their new places ── RemapRange::of_pairs ──> a few ranges, one command
-//!   recovery    pairs of names ── Bam::settle_names ──> of each pair the name that nothing leads to is trimmed, then BAM_RESET
+//!   recovery    pairs of names ── Bam::settle_names ──> of each pair the name that nothing leads to
+//!                                                       is trimmed, then BAM_RESET
 //! ```
 
 use super::{Bam, BamName, REMAP_KEEP, RemapRange};
@@ -27,8 +28,8 @@ impl RemapRange {
 
 impl Bam<'_> {
     /// At recovery, before anything is written: of each pair of names the one that is not `valid` ends. The
-    /// reset that comes later leaves the newest name, and what the file system recovered may have an older
-    /// one. Where the power fails in between, the next recovery finds what this one did.
+    /// reset that comes later leaves the newest name, but the file system's recovered page may have an older
+    /// one. Where the power fails in between, the next recovery finds this one's work.
     ///
     /// # Errors
     /// The drive's.
@@ -45,7 +46,7 @@ impl Bam<'_> {
             done = done.and(port.trim(lpa, 1)?);
         }
         port.wait(done);
-        // What is still a pair has two owners, which no file system makes on purpose: each gets a page of its
+        // A remaining pair has two owners, which no file system makes on purpose: each gets a page of its
         // own.
         for BamName { src, .. } in self.names()? {
             let mut page = [Page::ZERO];

@@ -1,12 +1,13 @@
-//! [`Placement`]: which new data shares flash blocks with which.
+//! [`Placement`]: the choice of new data that shares flash blocks.
 //!
 //! ```text
 //!   new data ── Placement::is_apart ──┬─ no:  the open block of the host's stream
-//!                                     └─ yes: an open block of its own (each plane then has one block more that holds no data)
+//!                                     └─ yes: an open block of its own
+//!                                             (each plane then has one block more that holds no data)
 //! ```
 //!
-//! Data that dies together should lie together: then gc finds blocks of which little is left. Copies of gc
-//! and cold data have blocks of their own under every policy.
+//! Data that dies together should lie together: then gc finds blocks with few live pages. Copies of gc and
+//! cold data have blocks of their own under every policy.
 
 use crate::counters::Cause;
 use std::fmt::Debug;

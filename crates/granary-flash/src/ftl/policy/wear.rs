@@ -1,8 +1,8 @@
 //! [`Leveling`]: when data that lies still has to move, so that its block wears as others do.
 //!
 //! ```text
-//!   every few erases of a plane: the least erased of the next closed blocks ── Leveling::moves ── yes: its data goes to the
-//!                                                                                                most erased free block
+//!   every few erases of a plane: the least erased of the next closed blocks ── Leveling::moves
+//!                                       ── yes: its data goes to the most erased free block
 //! ```
 //!
 //! New data goes to the least erased free block under every policy (dynamic wear leveling).

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 /// A bar.
 pub struct Row {
-    /// What it is of.
+    /// The name of its file system.
     pub name: String,
     /// Lengths of its parts, none below 0.
     pub parts: Vec<f64>,

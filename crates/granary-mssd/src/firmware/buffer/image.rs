@@ -1,4 +1,4 @@
-//! What is kept outside the process: pages on an image, and what it has not been told yet.
+//! State outside the process: pages on an image, and changes that the image has not been told yet.
 
 use super::{AHEAD, Backend};
 use crate::firmware::store::Store;

@@ -64,7 +64,7 @@ impl Programs {
         Some((Nanos((key >> SLOT_BITS) as u64), key as u32))
     }
 
-    /// What was finished is gone.
+    /// Removes the program that was finished.
     #[inline]
     pub(super) fn close(&mut self) {
         if std::mem::take(&mut self.open) {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use granary_sim::rng::Stream;
 
-    /// Whatever starts and finishes, programs are done by (instant, slot).
+    /// In any order of starts and finishes, programs are done by (instant, slot).
     #[test]
     fn programs_are_done_in_their_order() {
         let (mut programs, mut model, mut s) = (Programs::default(), Vec::new(), Stream::new(2, "programs"));

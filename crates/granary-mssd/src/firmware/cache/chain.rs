@@ -66,7 +66,7 @@ impl Chain {
         })
     }
 
-    /// What was asked for had no slot.
+    /// The page that was asked for had no slot.
     pub fn breaks(&mut self) {
         self.at = NONE;
     }

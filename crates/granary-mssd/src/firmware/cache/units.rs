@@ -5,7 +5,7 @@
 //!                        host    unit    read,unit      -                 causes of the programs
 //! ```
 //!
-//! The map counts in units: a program of one writes all of it. What of it is not dirty is read from flash
+//! The map counts in units: a program of a unit writes all of it. The unit's clean pages are read from flash
 //! first (or taken from the cache) and programmed along. Pages that hold nothing are left out: they would
 //! take flash, and move nothing.
 //!

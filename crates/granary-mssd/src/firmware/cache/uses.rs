@@ -99,7 +99,7 @@ impl Uses {
         (self.first..self.log.len()).filter(|place| self.is_last(*place)).map(|place| self.log[place])
     }
 
-    /// What a use of `slot` writes goes into the processor's caches.
+    /// Fetches the memory that a use of `slot` writes into the processor's caches.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
         prefetch(&self.last, slot as usize);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use granary_sim::rng::Stream;
 
-    /// Whatever is used or goes out of use, the order is that of a plain list.
+    /// The order is that of a plain list, whichever slots are used or go out of use.
     #[test]
     fn the_order_is_that_of_a_list() {
         let (mut uses, mut list) = (Uses::default(), Vec::new());

@@ -78,11 +78,11 @@ const CLASSES: [u32; 34] = [
 #[derive(Clone)]
 pub struct Chunks {
     words: Vec<u32>,
-    /// What a look for lines does not read.
+    /// The part that lookups of lines do not read.
     room: Box<Room>,
 }
 
-/// What is free in the records' array, and what is not.
+/// Free and used records of the array.
 #[derive(Clone)]
 struct Room {
     /// First free record of each class, then of each length of lean ones; the next one is in its first word.

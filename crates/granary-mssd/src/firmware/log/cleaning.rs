@@ -13,10 +13,10 @@
 //! ```
 //!
 //! Runs in the background: every call of the drive first cleans the pages whose time has come. So it fills no
-//! queues of the flash in advance, and a command waits for one page's work of the processor at most: commands
-//! and cleaning share the firmware's processors (one ARM core runs all firmware, section 4.9), and commands
-//! go first (the point of double buffering is "to prevent a long cleaning process from blocking normal IO
-//! accesses", section 4.3).
+//! queues of the flash in advance, and a command waits for one page's work of the processor at most. Commands
+//! and cleaning share the firmware's processors (one ARM core runs all firmware, section 4.9). Commands go
+//! first: the point of double buffering is "to prevent a long cleaning process from blocking normal IO
+//! accesses" (section 4.3).
 //!
 //! Invariants: pages below the cursor are out of the old half; they are safe (battery-backed buffer or flash)
 //! before the cursor passes them. The reserve covers all that may have to move.
@@ -125,8 +125,8 @@ impl Log {
         self.save_roles();
     }
 
-    /// Cleans the pages whose time has come. What the flash refuses is tried again later; whoever needs the
-    /// room then gets the error.
+    /// Cleans the pages whose time has come. A page that the flash refuses is tried again later. The call
+    /// that then needs the room gets the error.
     #[inline]
     pub fn pump(&mut self, be: &mut Backend, now: Nanos) {
         while let Some(c) = &self.cleaning {
@@ -163,7 +163,8 @@ impl Log {
         let _step = granary_sim::step("write log: a half is cleaned");
         let Some(c) = &self.cleaning else { return Ok(t) };
         let (region, cause, (pages, ready), ahead) = (c.region, c.cause, c.batch, c.ahead);
-        // What survives power loss from here on has been decided: superseded versions leave the log for good.
+        // Superseded versions leave the log for good, so from here on it is settled which lines survive power
+        // loss.
         self.unverified.clear();
         let cursor = self.regions[region].cleaned_below();
         let Some(lpa) = self.index.at_or_after(cursor) else {

@@ -2,8 +2,9 @@
 //! written all the same.
 //!
 //! ```text
-//!   flash page   |x x x x x x x x|  no attempt reads it          log:  | . . L . . L . . |  acknowledged lines
-//!   cleaned to   |0 0 L 0 0 L 0 0|  a new flash page             mask: | 1 1 . 1 1 . 1 1 |  reading one of these is an error
+//!   flash page   |x x x x x x x x|  no attempt reads it     log:  | . . L . . L . . |  acknowledged lines
+//!   cleaned to   |0 0 L 0 0 L 0 0|  a new flash page        mask: | 1 1 . 1 1 . 1 1 |  reading one of these
+//!                                                                                      is an error
 //!
 //!   image's memory, first 4 KiB, from 96 on:   | pages 4 | zero 4 | page 4 | mask 8 | page 4 | mask 8 | ...
 //! ```
@@ -39,7 +40,7 @@ impl GivenUp {
     /// The table that an image kept, on a drive of `pages` pages.
     ///
     /// # Errors
-    /// What contradicts itself.
+    /// The table contradicts itself.
     pub fn load(bytes: &[u8; SIZE], pages: u64) -> Result<GivenUp, String> {
         let count = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
         if count > MOST {

@@ -28,7 +28,7 @@ const PARTITION: u32 = KEYS as u32;
 /// Lines that are looked up ahead together: the memory's waits for as many overlap.
 pub const TOGETHER: usize = 32;
 
-/// What the index asks about entries.
+/// Facts about entries that the index asks for.
 pub trait LineVersions {
     /// The transaction that wrote the entry.
     fn tx(&self, entry: EntryRef) -> TxId;
@@ -36,8 +36,8 @@ pub trait LineVersions {
     fn committed(&self, tx: TxId) -> bool;
 }
 
-/// What leads from a page to its lines lies on one line of memory, in the table itself: each step to another
-/// is waited for.
+/// The way from a page to its lines. It lies on one line of memory, in the table itself, because each step to
+/// another line has to be waited for.
 #[repr(align(64))]
 #[derive(Clone)]
 struct Partition {
@@ -124,9 +124,9 @@ impl Index {
         part.chunks.lookup(record, mask(first, lines), found)
     }
 
-    /// What is to be done with a page comes soon: the first of what it reads is fetched into the processor's
-    /// cache, the second ([`Index::prefetch_record`]) when the first has come, then the third
-    /// ([`Index::prefetch_chunks`]).
+    /// Work on a page comes soon: fetches the first memory that this reads into the processor's cache.
+    /// [`Index::prefetch_record`] fetches the second when the first has come, then [`Index::prefetch_chunks`]
+    /// the third.
     #[inline]
     pub fn prefetch_group(&self, lpa: u32) {
         let (p, key) = split(lpa);

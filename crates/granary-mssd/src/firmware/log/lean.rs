@@ -1,15 +1,14 @@
 //! [`Lean`]: the record of a page of which the log holds one or two chunks, without older versions.
 //!
 //! ```text
-//!   | first 6, lines 7 | first 6, lines 7 or 0 | zero 6 |  entry  | entry, if there are two |      8 B or 12 B
+//!   | first 6, lines 7 | first 6, lines 7 or 0 | zero 6 |  entry  | entry, if there are two |    8 B or 12 B
 //!     bits 0 to 12       bits 13 to 25
 //! ```
 //!
-//! Pages with single lines are the many ones, and masks of all 64 lines would be most of their records
-//! (chunks.rs): 24 B for a line. What becomes more than a lean record holds becomes one with masks, and stays
-//! one until it is made anew.
+//! Most pages have single lines. Masks of all 64 lines would be most of their records (chunks.rs): 24 B for a
+//! line. A record that outgrows the lean form becomes one with masks, and stays one until it is made anew.
 //!
-//! Invariants: the chunks are disjoint and ascending; what a record says does not depend on its form.
+//! Invariants: the chunks are disjoint and ascending; a record says the same in either form.
 
 use super::chunks::{EntryRef, Piece};
 

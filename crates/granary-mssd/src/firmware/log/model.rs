@@ -72,7 +72,7 @@ impl Naive {
         self.0.get(&(page, line))?.last().copied()
     }
 
-    /// What recovery would find: the newest committed version.
+    /// The newest committed version, which recovery would find.
     fn committed(&self, world: &World, page: u32, line: u8) -> Option<EntryRef> {
         let all = self.0.get(&(page, line))?;
         all.iter().rev().find(|e| world.committed(world.tx(**e))).copied()

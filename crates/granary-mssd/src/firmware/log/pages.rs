@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!   few pages      skip list by page, as in the paper (skiplist.rs)
-//!   128 or more    groups     | 48 bits: held; 16 bits: pages held before | 48 pages | 48 pages | ...   86 words: 688 B
-//!                  records    | of the first page held | of the second | ...                            4 B each
+//!   128 or more    groups     | 48 bits: held; 16 bits: pages held before | 48 pages | 48 pages | ...
+//!                               86 words: 688 B
+//!                  records    | of the first page held | of the second | ...
+//!                               4 B each
 //! ```
 //!
-//! In a crowded partition the words of all groups take less memory than a skip list's towers, and finding a
-//! page takes two steps instead of a dozen cache misses: its bit, and the record at the place that counting
-//! bits gives. Another page moves the records behind it, 8 KiB of 16 on average where all pages are held. It
-//! stays so until the partition is empty.
+//! In a crowded partition the words of all groups take less memory than a skip list's towers. Finding a page
+//! takes two steps instead of a dozen cache misses: its bit, and the record at the place that counting bits
+//! gives. A page that is added moves the records behind it, 8 KiB of 16 on average where all pages are held.
+//! The partition keeps this form until it is empty.
 //!
 //! Invariant: both forms hold the same map from page to record. It does *not* know what a record means.
 //!

@@ -57,7 +57,7 @@ impl Log {
             }
         }
         if lost {
-            // What the lost lines had superseded is current again.
+            // The versions that the lost lines had superseded are current again.
             self.scan();
         }
     }

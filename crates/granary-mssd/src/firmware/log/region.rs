@@ -38,7 +38,7 @@ pub const LOST: u8 = 1;
 /// Flag: moved here from the other half.
 pub const MIGRATED: u8 = 2;
 
-/// What the log knows of an entry beside its data.
+/// Metadata of an entry in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// The page.

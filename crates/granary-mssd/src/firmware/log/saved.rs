@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   0       1         8       16               64       72     80    96
-//!   | active | cleaning | ... | mark ......... | purged | made | ... | given up |     in the first 4 KiB of the image's memory
+//!   | active | cleaning | ... | mark ......... | purged | made | ... | given up |
+//!     in the first 4 KiB of the image's memory
 //! ```
 //!
 //! Saved are the region that the host appends to, whether the other one is being cleaned, and the length that
@@ -127,8 +128,8 @@ impl Log {
         }
     }
 
-    /// Between two steps of long work: hands over what has changed so far. What is there now may be what a
-    /// power failure leaves.
+    /// Between two steps of long work: hands over the changes so far. A power failure may leave the present
+    /// state.
     #[inline]
     pub(super) fn publish_if_due(&mut self, be: &mut Backend) -> Result<(), DriveError> {
         if be.is_publish_due() { be.publish(|out| self.drain_redo(out)) } else { Ok(()) }

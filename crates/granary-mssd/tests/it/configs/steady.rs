@@ -37,7 +37,7 @@ pub fn config(seed: u64) -> DriveConfig {
     c
 }
 
-/// What happened.
+/// Counts of events.
 #[derive(Default)]
 pub struct Seen {
     /// Drives.

@@ -12,7 +12,7 @@ use granary_mssd::{BamConfig, DriveConfig, Mode, WriteAck};
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
 
-/// What was exercised.
+/// Counts of the events that were exercised.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exercised {
     /// Power failures; of these during RECOVER, and during power-up.

@@ -79,7 +79,7 @@ pub struct Model {
     pub interrupted: [u32; 2],
 }
 
-/// What the host does next.
+/// Steps of the host.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields named like the drive's")]
 pub enum Op {
@@ -221,7 +221,7 @@ impl Model {
         self.txs.values().any(|tx| tx.lines.keys().any(|l| l / LINES_PER_PAGE as u64 == page))
     }
 
-    /// What has been acknowledged by now is durable.
+    /// Changes that have been acknowledged by now are durable.
     fn settle_time(&mut self) {
         let now = self.now;
         for line in &mut self.lines {
@@ -393,7 +393,7 @@ impl Model {
         if self.owners.is_empty() || src == dst || pages().any(|p| self.locked(p)) {
             return;
         }
-        // What a host moves has arrived.
+        // The pages that a host moves have arrived.
         self.verify();
         let remap = |d: &Mssd, now| {
             d.submit(now, Command::Vendor(&mut Remap { src: Lpa(src), dst: Lpa(dst), count }))
@@ -432,7 +432,7 @@ impl Model {
         }
     }
 
-    /// What BAM says of each page.
+    /// The file block of each page, from BAM.
     fn read_owners(&mut self) -> Vec<Block> {
         let mut entries: Vec<BamEntry> = Vec::new();
         self.wait(|d, now| {

@@ -10,7 +10,7 @@ use granary_units::{ByteAddr, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
 
 const PAGES: u64 = 30;
 
-/// What a line holds: a byte repeated, or nothing that can be read.
+/// Content of a line: a byte repeated, or nothing that can be read.
 type Line = Option<u8>;
 
 struct Host {

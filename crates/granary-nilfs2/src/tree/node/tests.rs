@@ -80,7 +80,7 @@ fn a_tree_is_a_map() {
     }
 }
 
-/// What is written in order leaves full nodes.
+/// Writing in order leaves full nodes.
 #[test]
 fn nodes_of_a_file_written_in_order_are_full() {
     let (mut tree, mut memory) = (Tree::default(), Memory::default());

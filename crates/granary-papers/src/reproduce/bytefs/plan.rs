@@ -124,7 +124,7 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
     }
 }
 
-/// What the profile's three choices move, one at a time: the name of a column and the changes of the testbed.
+/// The profile's three choices, varied one at a time: the name of a column and the changes of the testbed.
 pub fn sensitivity() -> [(&'static str, &'static [&'static str]); 6] {
     [
         ("profile", &[]),

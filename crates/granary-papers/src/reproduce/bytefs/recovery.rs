@@ -19,7 +19,7 @@ use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 /// Lines of each page that are in the log.
 const LINES: u64 = 12;
 
-/// What a recovery took, in virtual time.
+/// Cost of a recovery, in virtual time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recovery {
     /// Entries in the log.

@@ -34,7 +34,7 @@ pub(super) fn claims(results: &Results) -> Vec<Judged> {
     rows.all
 }
 
-/// What the second file system of a pair saves of the first, percent.
+/// Savings of the second file system of a pair over the first, percent.
 type Saved<'a> = fn(&Rows<'a>, &str, &str, &str) -> Option<f64>;
 
 struct Rows<'a> {
@@ -107,7 +107,7 @@ impl<'a> Rows<'a> {
         less(of(opt)?, of(fs)?)
     }
 
-    /// What the second of a pair saves, by workload. One that leaves nothing to clean says nothing of
+    /// Savings of the second of a pair, by workload. A workload that leaves nothing to clean says nothing of
     /// cleaning.
     fn saved(&self, fs: &str, opt: &str, of: Saved<'a>) -> Vec<Option<f64>> {
         let idle = |w: &str| self.cleaned(w, fs).is_some_and(|c| c.host.written() == 0);
@@ -234,7 +234,7 @@ impl<'a> Rows<'a> {
         self.overwritten();
     }
 
-    /// What the drive's own gc copies for each 100 pages of one more drive write.
+    /// Pages that the drive's own gc copies for each 100 pages of one more drive write.
     fn overwritten(&mut self) {
         let copied = |fs: &str| {
             let record = self.results.find("overwritten", "scattered", fs)?;

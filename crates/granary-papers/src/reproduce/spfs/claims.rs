@@ -43,7 +43,7 @@ pub(super) fn claims(results: &Results) -> Vec<Judged> {
     rows.all
 }
 
-/// What extent hashing counts.
+/// Counts of extent hashing.
 pub(super) fn hashing() -> Alone {
     let most = |start: u32| pointers(start, LONGEST / 2).count();
     let worst = (0..LONGEST / 2).step_by(37).map(most).max().unwrap_or(0);

@@ -125,9 +125,9 @@ fn experiment(plan: &Plan<'_>, workload: &str, fs: &str) -> Result<Experiment, L
     plan.experiment(parsed, fs, plan.set.to_vec(), None)
 }
 
-/// The job file of one of NVLog's micro tests (its artifact: a hot file of 4 GB, 2 GB of 4 KB accesses, an
-/// fsync after so many of ten writes; 2 GB of appends, each synced; synchronous random accesses of several
-/// threads).
+/// The job file of one of NVLog's micro tests. Its artifact has a hot file of 4 GB with 2 GB of 4 KB
+/// accesses, and an fsync after so many of ten writes. It also has 2 GB of appends, each synced, and
+/// synchronous random accesses of several threads.
 fn nvlog(name: &str, scale: f64) -> String {
     let (what, of) = name.trim_start_matches("nvlog-").split_once('-').unwrap_or((name, ""));
     let part = |bytes: f64| ((bytes * scale) as u64).max(4 << 20) / 4096 * 4096;

@@ -1,4 +1,4 @@
-//! What the calls do to nodes.
+//! Calls on nodes.
 
 use super::R;
 use crate::reference::{File, Last, Place, RefProcess, View};

@@ -66,7 +66,7 @@ impl Reader {
         Reader { take_cut, ..self }
     }
 
-    /// What the record says about itself.
+    /// Header of the record.
     pub fn header(&self) -> &Header {
         &self.header
     }

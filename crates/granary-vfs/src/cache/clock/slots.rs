@@ -14,7 +14,7 @@ use granary_units::{LINE_SIZE, Nanos, Page, prefetch_at};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a slot is in; a page in write-back can be dirty too.
+/// States of a slot; a page in write-back can be dirty too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Free,
@@ -207,7 +207,7 @@ impl Slots {
         }
     }
 
-    /// Takes a page out, whatever it is in.
+    /// Takes a page out, in any state.
     pub(super) fn remove(&mut self, slot: u32) {
         self.clean(slot, u64::MAX);
         let s = &mut self.slots[slot as usize];
@@ -403,8 +403,8 @@ impl Slots {
     }
 
     pub(super) fn dirty_inodes(&self) -> Vec<Ino> {
-        // Not the queue: a flusher may be at work on a file that is dirty again. Who syncs waits for what
-        // others are writing, too.
+        // Not the queue: a flusher may be at work on a file that is dirty again. A sync waits for the pages
+        // that others are writing, too.
         let busy = |m: &&Mapping| m.dirty > 0 || m.writing > 0;
         let mut all: Vec<_> = self.mappings.iter().flatten().filter(busy).map(|m| (m.since, m.ino)).collect();
         all.sort();

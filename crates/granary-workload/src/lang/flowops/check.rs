@@ -1,4 +1,4 @@
-//! What types and locals a flowop may have.
+//! Checks the types and locals of flowops.
 
 use super::Composites;
 use crate::lang::args::{check, check_flowop};

@@ -24,7 +24,7 @@ fn good(text: &str) -> (Outcome, MemFs) {
     run_fio(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What this call did since the setup: file, bytes, place.
+/// Calls of this name since the setup: file, bytes, place.
 fn did(fs: &MemFs, call: &str) -> Vec<(u64, u64, u64)> {
     let log = fs.state().log.clone();
     let calls = log.iter().filter_map(|line| line.split_once(call).map(|(_, rest)| rest.to_owned()));

@@ -29,7 +29,7 @@ pub(crate) struct State {
 #[derive(Clone, Default)]
 pub(crate) struct MemFs {
     state: Arc<Mutex<State>>,
-    /// What each call takes.
+    /// Duration of each call.
     pub(crate) latency: Nanos,
 }
 

@@ -5,9 +5,9 @@
 //!                            credit < 0: take events until it is 0 again
 //! ```
 //!
-//! The total of `opslimit`, `iopslimit` and `bwlimit` is that of the whole process (or of the target), and
-//! each thread takes events for all of it: with n threads that have such a limit the process runs at a rate
-//! of 1/n. That is what Filebench does. The first time, a limit only looks.
+//! The total of `opslimit`, `iopslimit` and `bwlimit` is that of the whole process (or of the target). Each
+//! thread takes events for all of it. So with n threads that have such a limit the process runs at a rate of
+//! 1/n, as in Filebench. The first time, a limit only looks.
 
 use super::{Exit, Node, Step, Worker};
 use crate::run::events::sleep_until;

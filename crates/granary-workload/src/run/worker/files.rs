@@ -19,7 +19,7 @@ use granary_vfs::{OpenFlags, Posix};
 /// Entries per `readdir`: glibc's 32 KiB buffer holds this many of Filebench's eight-digit names (32 bytes
 /// each).
 const DIRENTS: usize = 1024;
-/// What Filebench adds to the length of each name: `sizeof (struct dirent) - 1` of glibc.
+/// Bytes that Filebench adds to the length of each name: `sizeof (struct dirent) - 1` of glibc.
 const DIRENT_BYTES: u64 = 279;
 
 impl<P: Posix + Send + 'static> Worker<P> {

@@ -1,8 +1,8 @@
 //! Flowops that move data.
 //!
-//! Sizes are drawn for each execution. A random offset is a multiple of the I/O size below `working set - I/O
-//! size` (so the last block of the file is never chosen, as in Filebench); the working set is the size that
-//! the file was given, whatever its size is now.
+//! Sizes are drawn for each execution. A random offset is a multiple of the I/O size below
+//! `working set - I/O size`, so the last block of the file is never chosen, as in Filebench. The working set
+//! is the size that the file was given, whatever its size is now.
 //!
 //! Data written to a file repeats its word ([`crate::run::content_word`]); data read is discarded.
 
@@ -13,7 +13,7 @@ use granary_sim::now;
 use granary_units::{Dest, Payload};
 use granary_vfs::{Posix, Whence};
 
-/// What a buffer of direct I/O needs beyond the I/O size, for its alignment.
+/// Bytes that a buffer of direct I/O needs beyond the I/O size, for its alignment.
 const DIRECT_SLACK: u64 = 512;
 
 impl<P: Posix + Send + 'static> Worker<P> {

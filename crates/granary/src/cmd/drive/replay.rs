@@ -61,14 +61,14 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), Failure> {
     ended(&bed.stop)
 }
 
-/// What to say of a record whose run did not come to its end.
+/// The message about a record whose run did not come to its end.
 fn part_of_a_run(header: Option<&trace::native::Header>, replayed: &Replayed) -> Option<String> {
     if let Some(count) = replayed.seen.cut {
         return Some(format!(
             "the record is cut off: these are the {count} operations that it has whole, and no checksum vouches for them"
         ));
     }
-    // What a mount or an export was asked has no measured part.
+    // A record of a mount or an export has no measured part.
     let measured = |h: &trace::native::Header| h.source.starts_with("run ") || h.source == "drive bench";
     (header.is_some_and(measured) && !replayed.whole).then(|| {
         "the recorded run was stopped before its end: the figures are of what it had done".to_owned()

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What a program is to the loader.
+/// Kinds of programs, as the loader sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It takes libraries.
@@ -30,7 +30,7 @@ const SET_GID: u32 = 0o2000;
 /// Scripts whose interpreter is a script: as deep as the kernel goes (BINPRM_MAX_RECURSION).
 const DEEPEST: usize = 4;
 
-/// What is known of a program; `None`: nothing, starting it will tell.
+/// The kind of a program; `None` where it is unknown: starting the program will tell.
 pub fn kind(name: &OsStr) -> Option<Kind> {
     let mut path = find(name)?;
     for _ in 0..DEEPEST {

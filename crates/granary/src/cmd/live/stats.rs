@@ -33,7 +33,7 @@ pub struct Stats {
     pub granary: String,
     /// The serving process.
     pub pid: u32,
-    /// What is mounted.
+    /// Source of the mount.
     pub source: String,
     /// The directory that the image is in; none in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub struct Stats {
     /// Why dead blocks are kept, where there are such: a full file system may be full of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// What the image itself wrote to the host's disk; empty in memory.
+    /// Writes of the image itself to the host's disk; empty in memory.
     pub image: BTreeMap<String, serde_json::Value>,
     /// Calls of the drive that `--record` has written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,13 +89,13 @@ pub struct DirectAccess {
 /// Tells how many calls were recorded.
 pub type Recorded = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What the counters are taken from.
+/// Sources of the counters.
 pub struct Sources {
-    /// What is mounted.
+    /// Source of the mount.
     pub source: String,
     /// File system; what else serves.
     pub fs: String,
-    /// What acknowledged changes survive.
+    /// Failure that acknowledged changes survive.
     pub durability: Survives,
     /// The file system, unless a drive is exported without one.
     pub vfs: Option<Arc<Vfs>>,
@@ -182,7 +182,7 @@ fn journal(image: &Image) -> BTreeMap<String, serde_json::Value> {
     }
 }
 
-/// What [`Stats::fs`] says of an exported drive.
+/// [`Stats::fs`] of an exported drive.
 pub const EXPORTED: &str = "drive";
 
 impl Stats {

@@ -19,7 +19,7 @@ use crate::firmware::log::lean::{self, Lean};
 pub struct Scratch {
     /// Versions of the new chunk's lines, newest first: itself, what it displaces, what is below.
     stack: Vec<Piece>,
-    /// What follows the header of the record that is made.
+    /// The words behind the header of the record that is made.
     words: Vec<u32>,
 }
 
