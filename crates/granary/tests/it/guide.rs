@@ -1,5 +1,5 @@
-//! Every command of the guide works when it is pasted: the `sh` blocks of a page run in one shell, in an empty
-//! directory, with `granary` on the path.
+//! Every command of the guide works when it is pasted: the `sh` blocks of a page run in one shell, in an
+//! empty directory, with `granary` on the path.
 
 use std::collections::BTreeSet;
 use std::fs;
