@@ -62,7 +62,7 @@ impl<M: Medium> Ftl<M> {
     /// The logical page that a live flash page holds whose OOB says `holds`.
     #[inline]
     pub(super) fn owner(&self, ppa: u32, holds: u32) -> u32 {
-        // Entry 0 is a stale page's: a lookup finds a page number that no map entry confirms.
+        // Entry 0 is a stale page's: whoever asks finds a page number that no map entry confirms.
         self.p2l.get(ppa as usize).map_or(holds, |l| l.wrapping_sub(1))
     }
 
