@@ -45,7 +45,7 @@ pub struct Args {
     /// Bugs that are looked for at the same time; as many as there are cores where left out.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Explores these targets until something is found, and says how many points that took: what a hunt runs
+    /// Explores these targets until something is found, and says how many points that took. A hunt runs this
     /// in the copy.
     #[arg(long, value_name = "TARGET", value_delimiter = ',', conflicts_with_all = ["list", "check"])]
     look: Vec<String>,
@@ -57,7 +57,7 @@ pub struct Args {
 /// The least share of the bugs that the explorer must find, in percent.
 const SHARE: usize = 95;
 
-/// Returns how many bugs too few were found; what is found without a bug counts, too.
+/// Returns how many bugs too few were found; findings without a bug count, too.
 ///
 /// # Errors
 /// Patches that do not apply, a tree that cannot be built.

@@ -5,7 +5,7 @@
 //!   turns of some seeds for each job, spread over the threads, until points or minutes are used up
 //! ```
 //!
-//! A state file counts seeds that are done, whatever was found: failures are printed with their replay
+//! A state file counts seeds that are done, with or without findings: failures are printed with their replay
 //! command.
 
 mod calls;

@@ -39,7 +39,7 @@ fn explorer(built: &Built, targets: &[String]) -> Command {
     command
 }
 
-/// Reads the explorer's lines: what it found, and how many points it has explored.
+/// Reads the explorer's lines: its finding, and the number of points that it has explored.
 #[derive(Default)]
 struct Reading {
     points: u64,
@@ -178,7 +178,7 @@ fn read(from: impl Read, tell: &Sender<String>) {
     }
 }
 
-/// Follows a process: what it took, whether it ended by itself, its last line.
+/// Follows a process: its processor time, whether it ended by itself, its last line.
 #[allow(clippy::disallowed_methods, reason = "a tool bounded in real time; nothing found depends on it")]
 fn attend(
     child: &Child,

@@ -5,7 +5,7 @@ use granary_crash::{Campaign, Effort, LOADS, load_by_name};
 use granary_testbed::registry::FILE_SYSTEMS;
 use std::time::Duration;
 
-/// Longer than any budget: who looks ends the process.
+/// Longer than any budget: the observer ends the process.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
 /// Explores under all loads, one run after the other. Returns 1: it ends only where something was found.

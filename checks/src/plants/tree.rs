@@ -67,7 +67,7 @@ fn cargo(command: &mut Command) -> Result<(), String> {
     if done.success() { Ok(()) } else { Err("the copy with the planted bugs cannot be built".to_owned()) }
 }
 
-/// The project's files: what git knows, and what it would add.
+/// The project's files: those that git knows, and those that it would add.
 fn tracked(root: &Path) -> Result<Vec<PathBuf>, String> {
     let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listed = Command::new("git").args(args).current_dir(root).output();

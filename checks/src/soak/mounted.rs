@@ -25,8 +25,8 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// How an image of a file system is made. NILFS2 keeps for an hour what is overwritten: a soak that writes
-/// the image over would find no space, as it should. Of the variants of PebbleSSD, whose cleaning is what
-/// they are, images are small and cleaners never rest.
+/// the image over would find no space, as it should. The variants of PebbleSSD are made for their cleaning:
+/// their images are small and their cleaners never rest.
 fn settings(fs: &str) -> Vec<&'static str> {
     let variant = ["-remap", "-fswrite", "-pebble"].iter().any(|end| fs.ends_with(end));
     const UNPROTECTED: &str = "nilfs2.protection_period=0";
@@ -120,7 +120,7 @@ impl Mounted {
         self.mount()
     }
 
-    /// As [`Mounted::again`], after a failure: of whatever is left.
+    /// As [`Mounted::again`], after a failure: of the remains.
     pub(super) fn restart(&self) -> Result<(), String> {
         let _ = self.bounded(|| self.unmount());
         self.mount()
@@ -153,7 +153,7 @@ impl Mounted {
         })
     }
 
-    /// Kills the process whose number is in the image's lock; what became of it.
+    /// Kills the process whose number is in the image's lock; returns its end.
     fn kill(&self) -> String {
         let text = fs::read_to_string(self.image().join("lock")).unwrap_or_default();
         let Some(pid) = text.trim().parse().ok().and_then(rustix::process::Pid::from_raw) else {

@@ -59,7 +59,7 @@ impl Devices {
         Devices::default()
     }
 
-    /// One SSD: what a host has where nothing else is said.
+    /// One SSD: a host's default.
     pub fn ssd(drive: Arc<dyn Drive>) -> Devices {
         Devices::none().with(Role::Ssd, drive)
     }

@@ -179,7 +179,7 @@ impl Chain {
     }
 }
 
-/// [`Drive::stream`] by a store and its write-back: what a drive without a way of its own does.
+/// [`Drive::stream`] by a store and its write-back, for a drive without a way of its own.
 ///
 /// # Errors
 /// As [`Drive::stream`].
@@ -222,7 +222,7 @@ pub fn load_pages_by_load<D: Drive + ?Sized>(
     Ok(done)
 }
 
-/// [`Drive::load_known`] by [`Drive::load_pages`], run by run: what every drive's own has to equal.
+/// [`Drive::load_known`] by [`Drive::load_pages`], run by run: every drive's own has to equal this.
 pub fn load_one_by_one<D: Drive + ?Sized>(
     drive: &D,
     now: Nanos,
@@ -283,7 +283,7 @@ pub trait Drive: Send + Sync {
         what: Structure,
     ) -> Result<Nanos, DriveError>;
 
-    /// [`Drive::store_from`] of the first core: for whoever is alone.
+    /// [`Drive::store_from`] of the first core: for a caller that is alone.
     fn store(
         &self,
         now: Nanos,
@@ -299,8 +299,8 @@ pub trait Drive: Send + Sync {
     /// go on.
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError>;
 
-    /// Non-temporal stores (movnt) of `data` at byte `from` of a page: posted at once, whatever the
-    /// write-combining buffers hold of these lines first; no [`Drive::flush_lines`] is needed, a
+    /// Non-temporal stores (movnt) of `data` at byte `from` of a page: posted at once, behind the
+    /// write-combining buffers' content of these lines; no [`Drive::flush_lines`] is needed, a
     /// [`Drive::verify`] is. Returns when the CPU can go on.
     fn stream(
         &self,
@@ -364,9 +364,9 @@ pub trait Drive: Send + Sync {
     /// volatile.
     fn power_fail(&self, now: Nanos, random: &mut Stream);
 
-    /// A second drive in the same state, what is under way included, which goes on by itself from here: crash
-    /// exploration cuts its power while this one works on. `None`: a drive on files, which has no second
-    /// copy, or one that cannot tell.
+    /// A second drive in the same state, commands under way included, which goes on by itself from here:
+    /// crash exploration cuts its power while this one works on. `None`: a drive on files, which has no
+    /// second copy, or one that cannot tell.
     fn fork(&self) -> Option<Arc<dyn Drive>> {
         None
     }

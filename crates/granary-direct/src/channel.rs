@@ -291,7 +291,7 @@ mod tests {
                     server.reply(&Answer::of(1), false);
                 }
             });
-            // The server has looked once in vain meanwhile: what the client is putting there stays.
+            // The server has looked once in vain meanwhile: the data that the client is putting there stays.
             std::thread::sleep(std::time::Duration::from_millis(1200));
             assert!(held() >= 2048);
             assert_eq!(taken.ask(&Command::new(Op::Write), 0, || true), Some(Answer::of(1)));

@@ -22,7 +22,7 @@ pub const LONGEST: usize = 4096;
 pub struct PathPlace<'a> {
     /// The directory that the path begins at, from the mount's root; empty: the root.
     pub base: &'a [u8],
-    /// Its number as `stat(2)` shows it; 0: whatever is there.
+    /// Its number as `stat(2)` shows it; 0: any directory there.
     pub ino: u64,
     /// The path from there.
     pub path: &'a [u8],

@@ -110,7 +110,7 @@ impl Segment {
 
     /// Gives the memory of the data area back to the system; it is zero then. Nobody uses it.
     pub(crate) fn give_back(&self) {
-        // SAFETY: within the mapping, whole pages; what is there is reached atomically only, and zero is a
+        // SAFETY: within the mapping, whole pages; their content is reached atomically only, and zero is a
         // value of it.
         let _ = unsafe { madvise(self.at.as_ptr().add(DATA_AT).cast(), DATA, Advice::LinuxRemove) };
     }
@@ -218,7 +218,7 @@ impl Segment {
 }
 
 impl Segment {
-    /// Puts empty memory of this process alone in its place: what is still done here no other process sees.
+    /// Puts empty memory of this process alone in its place: no other process sees later writes here.
     pub fn leave(&self) {
         let (how, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
         // SAFETY: exactly the mapping made in `map`, of which no references exist but to atomic words, and

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use striping::Striping;
 pub use timing::{NandTiming, PlaneMode};
 
-/// Saturates: what a testbed file says has not been validated yet.
+/// Saturates: the values of a testbed file have not been validated yet.
 fn product(parts: impl Iterator<Item = u32>) -> u64 {
     parts.fold(1, |all, n| all.saturating_mul(n as u64))
 }

@@ -4,8 +4,8 @@
 //! same seed gives the same failures. A failed program leaves an unreadable page; a failed erase leaves the
 //! block as it was; a failed read attempt is retried by the NAND array and only then reported.
 //!
-//! A read attempt that fails stands for a page with more wrong bits than the ECC corrects; what the ECC
-//! corrects costs nothing. Each further attempt (shifted read levels) takes its own time; a page that no
+//! A read attempt that fails stands for a page with more wrong bits than the ECC corrects; bits that the ECC
+//! corrects cost nothing. Each further attempt (shifted read levels) takes its own time; a page that no
 //! attempt reads is uncorrectable and reported.
 //!
 //! It does *not* model why cells fail: rates are constants of the run, except for wear-out

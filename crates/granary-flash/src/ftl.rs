@@ -246,7 +246,7 @@ impl<M: Medium> Ftl<M> {
         Wear { least: least.min(most), most, mean: sum as f64 / n.max(1) as f64 }
     }
 
-    /// Time has come to `now`: what planes and buses did before need not be remembered any more.
+    /// Time has come to `now`: earlier work of planes and buses need not be remembered any more.
     #[inline]
     pub fn pass(&mut self, now: Nanos) {
         self.nand.pass(now);

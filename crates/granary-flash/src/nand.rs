@@ -100,7 +100,8 @@ pub struct Nand<M> {
     buses: Vec<Timeline>,
     /// The rules of dies whose planes are not independent, or that have no cache operations.
     dies: Option<Box<Dies>>,
-    /// Block headers, what every access needs apart from the rest: it stays in the emulator's caches.
+    /// Block headers; the part that every access needs is apart from the rest, so it stays in the emulator's
+    /// caches.
     programmed: Vec<u16>,
     wear: Vec<Wear>,
     medium: M,

@@ -57,12 +57,12 @@ impl Timeline {
         Timeline { horizon: 0, shortest, busy: 0, served: 0, gaps, many: FEW, queue: None, now: 0 }
     }
 
-    /// The same; what is reserved is kept, so that urgent work can go before it.
+    /// The same; reservations are kept, so that urgent work can go before them.
     pub fn with_queue(shortest: Nanos) -> Timeline {
         Timeline { queue: Some(Box::default()), ..Timeline::new(shortest) }
     }
 
-    /// Nothing will be asked for before `now`: what ended by then may be forgotten.
+    /// Nothing will be asked for before `now`: reservations that ended by then may be forgotten.
     #[inline]
     pub fn pass(&mut self, now: Nanos) {
         self.now = now.0;
@@ -247,7 +247,7 @@ impl Timeline {
         self.horizon = self.horizon.max(until.0);
     }
 
-    /// Takes the reservations of `earlier`, a copy of this one, in place of its own; what was counted stays.
+    /// Takes the reservations of `earlier`, a copy of this one, in place of its own; counts stay.
     pub fn rewind(&mut self, earlier: &Timeline) {
         self.horizon = earlier.horizon;
         self.gaps.clone_from(&earlier.gaps);

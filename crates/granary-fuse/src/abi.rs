@@ -126,7 +126,7 @@ wire! {
     GetxattrIn { size: u32, padding: u32, }
     /// FALLOCATE.
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, }
-    /// IOCTL; what the caller's structure holds follows.
+    /// IOCTL; the content of the caller's structure follows.
     IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, }
     /// LSEEK.
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32, }

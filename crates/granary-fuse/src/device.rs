@@ -1,6 +1,6 @@
 //! [`Device`]: an open `/dev/fuse`, of which each read gives one request and each write takes one reply.
 //!
-//! Invariant: whoever has a [`crate::Reply`] keeps the device that it goes to open.
+//! Invariant: a [`crate::Reply`] keeps the device that it goes to open.
 //!
 //! Source: `fuse_dev_do_read` and `fuse_dev_do_write` of the kernel's `fs/fuse/dev.c`: which error means
 //! what.

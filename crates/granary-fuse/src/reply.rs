@@ -1,4 +1,4 @@
-//! [`Reply`]: the answer to one request, sent by whoever has it, once.
+//! [`Reply`]: the answer to one request, sent by its owner, once.
 //!
 //! ```text
 //!   OutHeader (on the stack) | structure (on the stack) | data, from where it lies   ──> one writev

@@ -1,4 +1,4 @@
-//! [`Request`]: what the kernel asks, out of the bytes that it sent.
+//! [`Request`]: the kernel's request, out of the bytes that it sent.
 //!
 //! ```text
 //!   InHeader ──> who asks, of which node
@@ -299,8 +299,8 @@ impl Kept {
 }
 
 impl Op<'_> {
-    /// Whether the kernel asks this on nobody's behalf, too: with the user of whoever happens to run, or
-    /// root.
+    /// Whether the kernel asks this on nobody's behalf, too: with the user of the process that happens to
+    /// run, or root.
     pub(crate) fn is_the_kernels(&self) -> bool {
         matches!(
             self,

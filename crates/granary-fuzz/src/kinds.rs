@@ -1,4 +1,4 @@
-//! [`Kind`]: what can come from outside, and what is done with it.
+//! [`Kind`]: the inputs that can come from outside, and the work on them.
 
 mod commands;
 mod files;

@@ -1,4 +1,4 @@
-//! `counters.toml`: what each device counted until the last clean close.
+//! `counters.toml`: counters of each device at the last clean close.
 //!
 //! ```text
 //!   [link] [flash] ...            the SSD, as `DriveCounters`

@@ -17,7 +17,7 @@ pub struct ImageDevices {
 }
 
 impl ImageDevices {
-    /// One SSD: what an image has where nothing else is said.
+    /// One SSD: an image's default.
     pub fn ssd(config: DriveConfig) -> ImageDevices {
         ImageDevices { ssd: Some(config), nvm: None }
     }

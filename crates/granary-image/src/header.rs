@@ -1,4 +1,5 @@
-//! `image.toml`: what an image is: version, identity, file system, the devices' whole configuration.
+//! `image.toml`: the description of an image: version, identity, file system, the devices' whole
+//! configuration.
 //!
 //! ```text
 //!   granary-image = 5                 format version; the first line tells a Granary image from other files

@@ -286,8 +286,8 @@ impl Image {
         self.host.exposed()
     }
 
-    /// Puts an empty file beside those of the image, durable on return: what its user has to remember of it.
-    /// Cheap where it is there already.
+    /// Puts an empty file beside those of the image, durable on return: a mark that the image's user wants to
+    /// keep. Cheap where it is there already.
     ///
     /// # Errors
     /// Host errors.

@@ -207,7 +207,7 @@ impl Identity {
     /// Steps 1 to 3 of an opening: everything is in its place, and the next epoch begins.
     ///
     /// # Errors
-    /// Host errors; what is there then can be opened again.
+    /// Host errors; the image can be opened again then.
     pub fn begin(&mut self, host: &dyn Host, files: &[Member], log: &dyn HostFile) -> Result<(), ImageError> {
         self.epoch += 1;
         self.put_all(files, LabelState::Opening)?;

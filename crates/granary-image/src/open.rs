@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The largest half of a redo log: what opening may have to replay twice, and the unit of checkpoints.
+/// The largest half of a redo log: opening may have to replay two of them; also the unit of checkpoints.
 const LARGEST_HALF: u64 = 32 << 20;
 /// The smallest one.
 const SMALLEST_HALF: u64 = 1 << 20;
@@ -241,7 +241,7 @@ pub(crate) fn open_file(
     }
 }
 
-/// The file of page contents. One that is longer was about to grow: what is behind the end has never been
+/// The file of page contents. One that is longer was about to grow: the part behind the end has never been
 /// used.
 fn open_flash(host: &dyn Host, len: u64, read_only: bool) -> Result<Arc<dyn HostFile>, ImageError> {
     let file = open_file(host, FLASH, None, read_only)?;

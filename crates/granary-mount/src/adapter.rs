@@ -67,7 +67,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Largest write request: what the kernel allows without a changed sysctl (`fs.fuse.max_pages_limit`, 256
+/// Largest write request that the kernel allows without a changed sysctl (`fs.fuse.max_pages_limit`, 256
 /// pages).
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 /// Requests that the kernel may have under way without a caller waiting (read-ahead, releases).
@@ -258,8 +258,8 @@ impl Adapter {
         }
     }
 
-    /// Serves a request and sends its answer: what it asked for, or the errno; that of an error of the drive
-    /// where it ended in a panic.
+    /// Serves a request and sends its answer: the result, or the errno; that of an error of the drive where
+    /// it ended in a panic.
     fn answer<T>(&self, reply: Reply, request: impl FnOnce() -> Result<T>, ok: impl FnOnce(Reply, T)) {
         match self.guard.run(request) {
             Ok(value) => ok(reply, value),

@@ -85,7 +85,7 @@ pub(crate) struct Direct {
 
 impl Direct {
     /// Serves at the socket `path`, which does not exist yet, the mount of this device ("major:minor").
-    /// `others`: whoever can reach the mount may connect.
+    /// `others`: every user who can reach the mount may connect.
     ///
     /// # Errors
     /// The system's.

@@ -48,7 +48,7 @@ const FILE: NodeId = NodeId(2);
 const DIR: u32 = FileKind::Dir.code() as u32;
 const REGULAR: u32 = FileKind::File.code() as u32;
 const PAGE: u64 = PAGE_SIZE as u64;
-/// Largest request: what the kernel allows without a changed sysctl.
+/// Largest request that the kernel allows without a changed sysctl.
 const MAX_WRITE: u32 = 1 << 20;
 /// Requests that the kernel may have under way at once; a loop device has a queue of 128.
 const MAX_BACKGROUND: u16 = 128;
@@ -408,7 +408,7 @@ impl Server for Export {
             }
             Op::Release { .. } | Op::Releasedir { .. } => reply.ok(),
             Op::Statfs => reply.statfs(self.statfs()),
-            // Among them FLUSH: closing a block device promises nothing; who flushes it sends FSYNC.
+            // Among them FLUSH: closing a block device promises nothing; a flush of it is an FSYNC.
             _ => reply.error(Errno::NOSYS),
         }
     }

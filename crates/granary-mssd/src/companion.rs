@@ -1,5 +1,4 @@
-//! [`Companion`]: what stands beside a firmware, whichever that is: tables and commands of its own over the
-//! same pages.
+//! [`Companion`]: an addition beside any firmware: tables and commands of its own over the same pages.
 //!
 //! ```text
 //!   read ── newest ──> the page that the firmware knows       write, trim ── release ──> firmware ── trimmed
@@ -87,7 +86,7 @@ pub trait Companion: Send + 'static {
         Vec::new()
     }
 
-    /// A page is about to get other content, or none, as a whole: whoever shares its content keeps it.
+    /// A page is about to get other content, or none, as a whole: pages that share its content keep it.
     ///
     /// # Errors
     /// The drive's.

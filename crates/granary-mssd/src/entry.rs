@@ -1,4 +1,4 @@
-//! [`DriveEntry`]: what others know of a firmware. A registry has a line for each, as it has for file
+//! [`DriveEntry`]: a firmware's entry for other crates. A registry has a line for each, as it has for file
 //! systems.
 
 use crate::bam::BAM;

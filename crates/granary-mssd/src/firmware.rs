@@ -1,4 +1,4 @@
-//! [`Firmware`]: what a drive does between link and flash. One drive, many personalities.
+//! [`Firmware`]: the part of a drive between link and flash. One drive, many personalities.
 //!
 //! ```text
 //!              byte interface            block interface

@@ -14,7 +14,7 @@
 //! batches run, tracked commands that are acknowledged take effect. One mutex guards everything; nothing
 //! waits inside.
 //!
-//! Invariant: sums balance (`Drive::check`): what the link carried is what the commands asked for and what
+//! Invariant: sums balance (`Drive::check`): the link carried the bytes that the commands asked for and that
 //! the firmware took in. Source: ByteFS sections 2.1, 4.2 to 4.4, 4.7, 4.9.
 
 mod block;
@@ -51,7 +51,7 @@ pub struct Mssd {
     /// The configuration that the drive was made with, with processor times at the clock that the processors
     /// run at. Settings that growth changes are not read from it.
     at_clock: DriveConfig,
-    /// But for the pages: what it is.
+    /// The drive's description, except for the pages.
     info: DriveInfo,
     /// Its firmware takes stores of transactions.
     has_transactions: bool,

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! While tracking is on, a command's effect on the drive's state waits here until its completion instant. So
-//! nothing has ever to be undone: what power loss finds here either lands or is gone. Reads see through it,
-//! and a later access to the same page lets it land first, so that a running drive behaves as if tracking
-//! were off.
+//! nothing has ever to be undone: effects that power loss finds here either land or are gone. Reads see
+//! through it, and a later access to the same page lets it land first, so that a running drive behaves as if
+//! tracking were off.
 //!
 //! Source: docs/FAULT_MODEL.md.
 

@@ -20,11 +20,11 @@ pub enum Kind {
     DramSpeed,
 }
 
-/// From where on the platform keeps what was stored, whatever happens to the power.
+/// The point from which on the platform keeps stored data through a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Domain {
-    /// From the write-pending queue on (asynchronous DRAM refresh): what is in the processors' caches is
+    /// From the write-pending queue on (asynchronous DRAM refresh): the content of the processors' caches is
     /// lost.
     Adr,
     /// From the processors' caches on (extended ADR): nothing that was stored is lost.

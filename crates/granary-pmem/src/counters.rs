@@ -1,4 +1,4 @@
-//! [`DimmCounters`]: what happens behind the memory bus, which the counters of a `Drive` have no place for.
+//! [`DimmCounters`]: events behind the memory bus, which the counters of a `Drive` have no place for.
 //!
 //! ```text
 //!   lines = written_back + evicted + streamed           what came over the bus

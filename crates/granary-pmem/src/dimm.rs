@@ -11,7 +11,7 @@
 //!
 //! A fence covers what any core wrote back before it, not its own alone: a program that goes on on another
 //! core passes a barrier there, and file systems count on each other's fences (`granary-pm`). A real sfence
-//! promises less to who does not wait.
+//! promises less to a caller that does not wait.
 //!
 //! The calls of `Drive` that name no core (`stream`, `load`) are made by the core that the caller runs on
 //! ([`granary_sim::core`]); [`Dimm::stream_from`] and [`Dimm::load_from`] name it.

@@ -1,4 +1,4 @@
-//! An NVM DIMM on the memory bus: what a file system that owns one loads, stores, writes back and fences.
+//! An NVM DIMM on the memory bus: a file system that owns one loads, stores, writes back and fences.
 //!
 //! ```text
 //!   store ─> processors' caches ── clwb, or evicted ──┐

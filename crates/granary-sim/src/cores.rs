@@ -1,4 +1,4 @@
-//! [`Cores`]: whom processor time is billed to: the host, or a drive in which software runs.
+//! [`Cores`]: the side that processor time is billed to: the host, or a drive in which software runs.
 //!
 //! ```text
 //!   task:  cpu(a)            host
@@ -50,7 +50,7 @@ impl Cores {
         Cores { set: virt::current().map_or(0, |w| w.add_cpus(count, costs)) }
     }
 
-    /// Does `work` on these processors: what it charges is billed to them.
+    /// Does `work` on these processors: its charges are billed to them.
     pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
         let Some(w) = virt::current() else { return work() };
         let _back = Back(w.change_cpus(self.set));
@@ -94,8 +94,8 @@ mod tests {
             .expect("ends");
     }
 
-    /// A drive with one processor serves callers one after the other, whatever the host has; a task that
-    /// waits there leaves its host's processor to others.
+    /// A drive with one processor serves callers one after the other, with any number of host cores; a task
+    /// that waits there leaves its host's processor to others.
     #[test]
     fn sets_are_waited_for_apart() {
         let config = WorldConfig { host_cores: 8, ..WorldConfig::default() };

@@ -1,4 +1,4 @@
-//! The host's CPU cost table: what software costs in virtual time (design section 3).
+//! The host's CPU cost table: costs of software in virtual time (design section 3).
 //!
 //! Costs are modelled, not measured, so that a run is the same on every machine. The rows' values live in the
 //! testbed file, each with its source; on the wall clock every row is zero because real software takes real

@@ -6,9 +6,9 @@
 //!        |ready|...waits...|start ===== len ===== end |   free[place] = end
 //! ```
 //!
-//! It is a timeline: reservations are made in call order and never moved. It does *not* block anybody;
-//! whoever reserves decides whether to wait until [`Span::end`]. A reservation made for a later instant
-//! leaves the gap before it unused, so callers reserve at the moment the work arrives.
+//! It is a timeline: reservations are made in call order and never moved. It does *not* block anybody; the
+//! caller decides whether to wait until [`Span::end`]. A reservation made for a later instant leaves the gap
+//! before it unused, so callers reserve at the moment the work arrives.
 
 use granary_units::Nanos;
 

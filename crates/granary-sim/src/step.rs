@@ -33,8 +33,8 @@ thread_local! {
 #[must_use = "the step ends where this is dropped"]
 pub struct Step(Option<&'static str>);
 
-/// A rare step of this name begins. Names are sentences: whose step it is, and what happens ("f2fs: a segment
-/// is cleaned").
+/// A rare step of this name begins. Names are sentences: the step's owner, and the event ("f2fs: a segment is
+/// cleaned").
 #[inline]
 pub fn step(name: &'static str) -> Step {
     if !WATCHED.get() {

@@ -22,8 +22,8 @@ pub fn in_virtual_time() -> bool {
     virt::current().is_some()
 }
 
-/// The instant before which a wait of the caller lets nobody else run: what it does at several instants
-/// before this one, it may do in one go. Zero where time passes by itself.
+/// The instant before which a wait of the caller lets nobody else run: it may do its work of several instants
+/// before this one in one go. Zero where time passes by itself.
 #[inline]
 pub fn quiet_until() -> Nanos {
     virt::current().map_or(Nanos::ZERO, |w| w.quiet_until())
@@ -172,7 +172,7 @@ pub fn power_fail() -> ! {
 }
 
 struct Slot<T> {
-    /// `Some(Err)` carries a panic of the task to whoever joins it (wall clock only).
+    /// `Some(Err)` carries a panic of the task to the one that joins it (wall clock only).
     result: Mutex<Option<std::thread::Result<T>>>,
     done: Condvar,
 }
@@ -203,7 +203,7 @@ impl<T> JoinHandle<T> {
 }
 
 /// Starts a task: a coroutine in virtual time, an OS thread on the wall clock. A virtual world ends when its
-/// main task ends, whatever others are doing: join them.
+/// main task ends, even while others run: join them.
 pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     start(name, false, f)
 }

@@ -16,8 +16,8 @@
 //! cheaply.
 //!
 //! It does *not* compress: [`Page::from_bytes`] finds a repeated word (vectorised compare), [`Page::packed`],
-//! for who keeps a page, leaves lines of zeros out; nothing cleverer. Changes turn packed pages into bytes
-//! again.
+//! for an owner that keeps a page, leaves lines of zeros out; nothing cleverer. Changes turn packed pages
+//! into bytes again.
 
 mod lines;
 
@@ -208,7 +208,7 @@ impl Page {
         }
     }
 
-    /// The page as bytes where it is packed: for who hands the bytes on, or is going to look at them often.
+    /// The page as bytes where it is packed: for callers that hand the bytes on, or look at them often.
     pub fn unpacked(&self) -> Page {
         match &self.0 {
             Repr::Lines(lines) => Page(Repr::Bytes(Arc::new(lines.expand()))),

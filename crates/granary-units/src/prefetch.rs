@@ -22,8 +22,8 @@ pub fn prefetch_at(addr: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of x86-64; the instruction does not fault, whatever the address, and changes
-        // nothing but caches.
+        // SAFETY: SSE is part of x86-64; the instruction does not fault, for any address, and changes nothing
+        // but caches.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(addr)) };
     }
     #[cfg(not(target_arch = "x86_64"))]

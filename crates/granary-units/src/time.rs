@@ -49,7 +49,7 @@ impl Nanos {
 }
 
 impl<'de> Deserialize<'de> for Nanos {
-    /// From a whole number; what is none is refused as no number *of nanoseconds*.
+    /// From a whole number; anything else is refused as no number *of nanoseconds*.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
         struct Whole;
         impl serde::de::Visitor<'_> for Whole {

@@ -35,8 +35,8 @@ struct Kept<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the cell is touched only by who has taken it. A child of a fork that finds it taken never touches
-// it.
+// SAFETY: the cell is touched only by the thread that has taken it. A child of a fork that finds it taken
+// never touches it.
 unsafe impl<T: Send> Sync for Kept<T> {}
 
 impl<T> Kept<T> {
@@ -198,7 +198,7 @@ fn read_in_page(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
     })?
 }
 
-/// Reads within one page; what lies over more is asked for, since pages may be of different moments.
+/// Reads within one page; a read over more is asked for, since pages may be of different moments.
 pub fn read(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
     let within = PAGE - (pos % PAGE as u64) as usize;
     if to.len() <= within { read_in_page(source, pos, to) } else { None }

@@ -154,7 +154,7 @@ pub unsafe extern "C" fn utimensat(
     )
 }
 
-/// Microseconds as nanoseconds; what is none stays none.
+/// Microseconds as nanoseconds; an invalid number stays invalid.
 fn exact(t: timeval) -> timespec {
     let micros = (0..1_000_000).contains(&t.tv_usec);
     timespec { tv_sec: t.tv_sec, tv_nsec: if micros { t.tv_usec * 1000 } else { -1 } }

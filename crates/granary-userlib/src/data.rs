@@ -93,7 +93,7 @@ fn read_at(file: &File, fd: c_int, pos: u64, buf: *mut c_void, len: usize) -> Op
     Some(Ok((done, pos + done as u64)))
 }
 
-/// Reads what is remembered; of the present connection, whose server lives.
+/// Reads a remembered page; of the present connection, whose server lives.
 fn remembered(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
     if alive::connection() == Some(source.epoch) { cache::read(source, pos, to) } else { None }
 }

@@ -171,8 +171,8 @@ macro_rules! freopen {
 }
 freopen! { freopen freopen64 }
 
-/// syscall(2): what closes or replaces a descriptor, makes a process, or changes who this is and where, past
-/// the functions above.
+/// syscall(2): the calls that close or replace a descriptor, make a process, or change the process's user,
+/// root or namespace, past the functions above.
 ///
 /// # Safety
 /// As libc's.

@@ -148,8 +148,8 @@ impl File {
         (!direct).then(|| Source { serial: self.serial.load(Relaxed), epoch: handle.epoch })
     }
 
-    /// Something of this version was read. Says whether the same was read before: what changes all the time
-    /// is not remembered.
+    /// Something of this version was read. Says whether the same was read before: content that changes all
+    /// the time is not remembered.
     pub fn was_read(&self, version: u64) -> bool {
         version != 0 && self.version.swap(version, Relaxed) == version
     }

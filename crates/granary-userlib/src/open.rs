@@ -1,5 +1,5 @@
-//! Opening: the kernel does it, with all its rules; what it has opened is looked at, and entered if it is a
-//! file of the mount.
+//! Opening: the kernel does it, with all its rules. The opened file is looked at, and entered if it is a file
+//! of the mount.
 //!
 //! `open` and its like take the permission bits as an argument that may be left out. On x86-64 and aarch64
 //! such an argument is where a third one always is, so it is taken as one; libc looks at it only where the

@@ -45,8 +45,8 @@ struct Channel {
     segment: UnsafeCell<Option<Segment>>,
 }
 
-// SAFETY: the cell is touched only by who has turned EMPTY or FREE into BUSY; and by the only thread of a
-// child after a fork.
+// SAFETY: the cell is touched only by the thread that has turned EMPTY or FREE into BUSY; and by the only
+// thread of a child after a fork.
 unsafe impl Sync for Channel {}
 
 static TABLE: [Channel; CHANNELS] = [const {

@@ -4,8 +4,8 @@ use crate::{fail, session, table};
 use granary_direct::{Command, Op};
 use std::ffi::c_int;
 
-/// Syncs a file that the server knows from this program; what others have written through the kernel it
-/// knows, too.
+/// Syncs a file that the server knows from this program; it knows the writes of others through the kernel,
+/// too.
 fn try_sync(fd: c_int, data_only: bool) -> Option<Result<(), i32>> {
     let handle = table::file(fd)?.known_handle()?;
     let command = Command { handle: handle.handle, flags: data_only.into(), ..Command::new(Op::Sync) };

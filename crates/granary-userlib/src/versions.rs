@@ -43,7 +43,8 @@ pub fn are_of(epoch: u32) -> bool {
 /// Whether nothing has changed since the answer of this version on this connection.
 pub fn is_current(epoch: u32, what: Watched, version: u64) -> bool {
     let versions = VERSIONS.load(SeqCst);
-    // SAFETY: what was put there stays; the connection's since its epoch was stored behind it.
+    // SAFETY: a pointer that was put there stays; it is the connection's since its epoch was stored behind
+    // it.
     VERSIONS_EPOCH.load(SeqCst) == epoch
         && unsafe { versions.as_ref() }.is_some_and(|v| v.is_current(what, version))
 }

@@ -1,5 +1,5 @@
-//! Programs with the library in front of libc, on a mount of each file system: what they do is right, seen
-//! from both sides, and went the direct way.
+//! Programs with the library in front of libc, on a mount of each file system: their results are right, seen
+//! from both sides, and their calls went the direct way.
 
 use granary_device::{Devices, Need, Role};
 use granary_fs::FileSystem;

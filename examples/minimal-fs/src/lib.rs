@@ -44,7 +44,7 @@ pub struct Minimal {
     media: granary_sim::sync::Mutex<Media>,
 }
 
-/// Makes an empty one, whatever was there before.
+/// Makes an empty one over any former content.
 ///
 /// # Errors
 /// No device with blocks; drive errors.

@@ -74,8 +74,8 @@ pub struct RemapRange {
 impl RemapRange {
     /// Ranges that a command carries at most: 16 B each in one page, as TRIM does (NVMe 1.4, section 6.7).
     pub const MOST: usize = 256;
-    /// Pages that a command names at most: what the drive changes for one command it keeps together until all
-    /// is done.
+    /// Pages that a command names at most: the drive keeps the changes for one command together until all are
+    /// done.
     pub const MOST_PAGES: u64 = 1 << 16;
 }
 
@@ -313,7 +313,7 @@ impl Bam<'_> {
     }
 }
 
-/// The answer to a command for recovery, given past any port: what it gives, and when it completes.
+/// The answer to a command for recovery, given past any port: its result, and its completion instant.
 type Given<T> = Result<(Vec<T>, Nanos), DriveError>;
 
 impl BamRead {

@@ -1,4 +1,4 @@
-//! [`NandTiming`]: how long the operations of the array take; [`PlaneMode`]: what the planes of a die can do
+//! [`NandTiming`]: times of the array's operations; [`PlaneMode`]: operations that the planes of a die can do
 //! at once.
 //!
 //! Source: ByteFS Table 4 gives 40 us read and 60 us program; plane modes are those of ONFI 4.0 section 5

@@ -31,8 +31,8 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// Reads of `n` pages from `lpa` on come now: what the medium holds of them is fetched into the
-    /// processor's cache together.
+    /// Reads of `n` pages from `lpa` on come now: their content on the medium is fetched into the processor's
+    /// cache together.
     #[inline]
     pub fn prefetch_reads(&self, lpa: Lpa, n: usize) {
         for ppa in (0..n.min(TOGETHER) as u64).filter_map(|i| self.location(lpa.offset(i))) {

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Nothing runs by itself here: the next access looks back at the idle time before it and reserves, in that
-//! past, what the drive would have done. Each plane goes on until it has `idle_gc_stop` free blocks, no
-//! worthwhile victim is left or the idle time is used up; a batch that has begun is finished.
+//! past, the work that the drive would have done. Each plane goes on until it has `idle_gc_stop` free blocks,
+//! no worthwhile victim is left or the idle time is used up; a batch that has begun is finished.
 //!
 //! It does *not* move data of which little is stale: that costs endurance for time that nobody may need.
 

@@ -43,7 +43,7 @@ fn idle_time_makes_free_blocks_that_a_burst_uses() {
     check(&with);
 }
 
-/// An access looks back itself, whatever it is, and idle time shorter than the threshold is not used.
+/// Every kind of access looks back itself, and idle time shorter than the threshold is not used.
 #[test]
 fn background_gc_waits_for_the_threshold_and_stops_when_time_is_up() {
     let threshold = Nanos::from_millis(5);

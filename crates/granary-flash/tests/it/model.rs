@@ -1,4 +1,4 @@
-//! The FTL against a plain map: whatever the host does, it reads back what it wrote.
+//! The FTL against a plain map: after any commands, the host reads back the content that it wrote.
 
 use super::*;
 use granary_flash::{FaultRates, Faults, FlashError};

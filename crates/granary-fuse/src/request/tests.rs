@@ -13,7 +13,7 @@ fn bytes(opcode: u32, parts: &[&[u8]]) -> Vec<u8> {
     [header.as_bytes(), &body].concat()
 }
 
-/// The request is read as `expected`, with who asks; and no shorter one is taken.
+/// The request is read as `expected`, with the caller; and no shorter one is taken.
 fn reads(code: u32, parts: &[&[u8]], expected: Op<'_>) {
     let all = bytes(code, parts);
     let request = Request::decode(&all).expect("well formed");

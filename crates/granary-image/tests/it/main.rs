@@ -1,5 +1,4 @@
-//! Images: what was acknowledged is there after every kind of crash, and nothing that files can hold makes a
-//! panic.
+//! Images: acknowledged changes are there after every kind of crash, and no content of files makes a panic.
 
 mod bam;
 mod corrupt;

@@ -110,7 +110,7 @@ impl Rig {
         self.image.take().expect("open").close().expect("closed");
     }
 
-    /// The process dies or the machine crashes; what is left is a new host.
+    /// The process dies or the machine crashes; the remains are a new host.
     pub fn crash(&mut self, rng: &mut Stream) {
         (self.image, self.drive) = (None, None);
         self.host = match self.durability {
@@ -120,7 +120,7 @@ impl Rig {
         self.running.clear();
     }
 
-    /// A random command; what it must leave goes into the history, even if the drive refuses.
+    /// A random command; its required outcome goes into the history, even if the drive refuses.
     pub fn step(&mut self, rng: &mut Stream) -> Result<(), DriveError> {
         self.now += Nanos(rng.below(200_000));
         let mut next = self.history.last().expect("history").clone();
@@ -287,7 +287,7 @@ impl Rig {
     fn names(&self) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
         if self.drive().info().answers("REMAP keep") {
-            // A host that has stopped takes nothing more; whoever asks learns it from the command itself.
+            // A host that has stopped takes nothing more; the caller learns it from the command itself.
             if let Ok((names, _)) = BamNames::ask(&*self.drive(), self.now) {
                 out = names;
             }

@@ -45,7 +45,7 @@ impl Errands {
         Ok(())
     }
 
-    /// Ends it. No requests come any more; what was asked for is done first.
+    /// Ends it. No requests come any more; errands that were asked for are done first.
     pub(crate) fn stop(&self) {
         let running = self.0.lock().take();
         if let Some((ask, thread)) = running {

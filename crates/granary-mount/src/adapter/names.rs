@@ -1,4 +1,4 @@
-//! Names and links: whatever is answered with an entry holds the node until the kernel forgets it.
+//! Names and links: every answer with an entry holds the node until the kernel forgets it.
 
 use super::Adapter;
 use super::stats::{self, Statistics};
@@ -24,7 +24,7 @@ impl Adapter {
         self.told(Attr { ino: 0, ..stats::nothing() }, 0)
     }
 
-    /// Whether a name stands for the statistics, whatever the file system has under it.
+    /// Whether a name stands for the statistics, even if the file system has a file of that name.
     pub(super) fn is_statistics(&self, parent: NodeId, name: &[u8]) -> bool {
         self.stats.is_some() && parent == NodeId::ROOT && name == STATS_FILE.as_bytes()
     }

@@ -210,7 +210,7 @@ impl Adapter {
     ) -> Walked<Answer> {
         let given = Given::from_bits_retain(flags);
         if !(Given::NOREPLACE | Given::EXCHANGE).contains(given) {
-            // Whiteouts take a capability; what is unknown the kernel refuses.
+            // Whiteouts take a capability; the kernel refuses unknown flags.
             return Err(SeeKernel);
         }
         let (from_dir, from_name) = found!(self.walk_to_last(caller, from)?);

@@ -33,8 +33,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Channels of one program: threads that call at the same time.
 const MAX_CHANNELS: usize = 64;
-/// CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID of linux/capability.h: what makes a superuser of
-/// files.
+/// CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID of linux/capability.h: the capabilities that make
+/// a superuser of files.
 const SUPERUSER: u64 = 0b1_1111;
 
 /// The open files.
@@ -57,7 +57,7 @@ pub(crate) struct Peer {
     ends: AtomicBool,
 }
 
-/// The supplementary groups of who is at the other end.
+/// The supplementary groups of the process at the other end.
 fn groups(socket: BorrowedFd<'_>) -> std::result::Result<Vec<u32>, Errno> {
     let mut groups = vec![0u32; 64];
     loop {
@@ -86,8 +86,8 @@ fn groups(socket: BorrowedFd<'_>) -> std::result::Result<Vec<u32>, Errno> {
     }
 }
 
-/// The user, group and number of who is at the other end; the number is 0 where it is of a namespace that
-/// this process does not see.
+/// The user, group and number of the process at the other end; the number is 0 where it is of a namespace
+/// that this process does not see.
 fn credentials(socket: BorrowedFd<'_>) -> std::result::Result<(u32, u32, u32), Errno> {
     let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;

@@ -1,7 +1,7 @@
 //! Commands as calls of the vfs.
 //!
-//! Each is served by the thread of its channel from beginning to end: what it waits for (a commit, the host's
-//! disk) holds up nobody else. The answer to a sync, and to a write on a file that is open with O_SYNC or
+//! Each is served by the thread of its channel from beginning to end: its waits (for a commit, for the host's
+//! disk) hold up nobody else. The answer to a sync, and to a write on a file that is open with O_SYNC or
 //! O_DSYNC, comes after the file system's promise and the mount's ([`crate::Options::durable`]), as through
 //! FUSE.
 
@@ -168,7 +168,7 @@ impl Adapter {
     fn direct_open(&self, peer: &Peer, path: &[u8], command: &Command) -> Walked<Answer> {
         let node = match self.walk(&peer.caller, PathPlace::at_root(path), true)? {
             Ok(node) => node,
-            // The kernel has opened it: whatever this is, its view is right.
+            // The kernel has opened it: its view is right in any case.
             Err(_) => return Err(SeeKernel),
         };
         if node.kind() != FileKind::File || self.number(node.ino()).0 != command.ino {
@@ -215,7 +215,7 @@ impl Adapter {
                 let file = self.vfs.open(&peer.caller, node, flags, true).map_err(|_| SeeKernel)?;
                 self.install(peer, file)
             }
-            // It is there: what to do with it the kernel knows.
+            // It is there: the kernel knows how to go on.
             Ok((_, false)) => Err(SeeKernel),
             Err(FsError::NoSpace) => Err(SeeKernel),
             Err(e) => Ok(Err(e)),

@@ -48,8 +48,8 @@ impl Adapter {
         if node.is_cached_elsewhere() {
             self.drop_marked(node);
         } else if self.settling.under_way.load(SeqCst) > 0 {
-            // Another command has taken a mark, perhaps this one: what mappings have changed is not here
-            // before that is done.
+            // Another command has taken a mark, perhaps this one: the pages that mappings have changed are
+            // not here before that is done.
             drop(self.settling.turn.lock());
         }
     }
@@ -115,7 +115,7 @@ impl Adapter {
         }
     }
 
-    /// Drops pages and attributes; what mappings have changed is written back first.
+    /// Drops pages and attributes; pages that mappings have changed are written back first.
     fn drop_all(&self, node: &NodeRef) {
         let told = self.kernel.get().map(|kernel| kernel.invalidate(self.number(node.ino()), 0, 0));
         // Where the kernel refuses (the mount is ending), there are no readers left.

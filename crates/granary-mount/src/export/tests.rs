@@ -1,4 +1,4 @@
-//! The file's bytes are a file's, whatever the pages below: against a plain array.
+//! The file's bytes behave as a file's, although pages lie below: checked against a plain array.
 
 use super::*;
 use granary_device::Drive;

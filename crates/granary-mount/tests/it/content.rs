@@ -157,7 +157,7 @@ impl Exercise {
         Ok(())
     }
 
-    /// SEEK_DATA and SEEK_HOLE: what lies before data is zeros, a hole is one, and both are within the file.
+    /// SEEK_DATA and SEEK_HOLE: bytes before data are zeros, a hole is one, and both are within the file.
     fn holes(&mut self, slot: usize, what: &mut String) -> Result<(), String> {
         let pos = self.range(self.longest).0;
         let direct = self.rng.chance(0.5);

@@ -1,5 +1,5 @@
-//! Direct access: what a program does through shared memory and what it sees through FUSE are one file
-//! system; hostile and dead programs hurt nobody.
+//! Direct access: a program's changes through shared memory and its view through FUSE are one file system;
+//! hostile and dead programs hurt nobody.
 //!
 //! The library that is loaded into programs is not here: these tests speak as any program might, good or bad.
 

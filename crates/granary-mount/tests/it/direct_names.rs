@@ -1,5 +1,5 @@
-//! Names and attributes by direct access: what one view has changed the other one sees at once, whatever the
-//! kernel has cached.
+//! Names and attributes by direct access: each view sees the other's changes at once, even if the kernel has
+//! cached the names.
 
 use crate::direct::{RDWR, each};
 use crate::rig::eventually;
@@ -134,7 +134,7 @@ fn a_directory_that_was_moved_is_not_mistaken_for_the_one_in_its_place() {
         assert_eq!(client.at(&Command::new(Op::Unlink), place, None), Err(Refused::Kernel));
         assert_eq!(client.at(&Command::new(Op::StatPath), place, None), Err(Refused::Kernel));
         assert!(rig.path("work/f").exists() && rig.path("moved/f").is_dir());
-        // Nor does a number open what the path does not lead to.
+        // Nor does a number open a file that the path does not lead to.
         let hidden = fs::metadata(rig.path("moved")).expect("there").ino();
         let guess = PathPlace { base: b"", ino: hidden, path: b"f" };
         assert_eq!(client.at(&Command::new(Op::StatPath), guess, None), Err(Refused::Kernel));

@@ -97,7 +97,7 @@ impl Exercise {
         })
     }
 
-    /// Makes so many calls; the error says which one had a wrong result, what it was, and what came before.
+    /// Makes so many calls; the error names the call with a wrong result, the result, and the calls before.
     pub fn run(&mut self, calls: u64) -> Result<(), String> {
         for _ in 0..calls {
             self.done += 1;
@@ -333,12 +333,12 @@ fn open(path: &Path, flags: OFlags) -> Result<File, Errno> {
     options.open(path).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }
 
-/// Another descriptor for an open file, whatever became of its name.
+/// Another descriptor for an open file, even without its name.
 fn again(file: &File, flags: OFlags) -> Result<File, String> {
     open(Path::new(&in_proc(file)), flags).map_err(|e| format!("opened once more: {e}"))
 }
 
-/// A path that leads to an open file, whatever became of its name.
+/// A path that leads to an open file, even without its name.
 fn in_proc(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }

@@ -1,5 +1,5 @@
-//! A program of another user that keeps no rule of the library's: what it may not do through the kernel it
-//! may not do directly.
+//! A program of another user that keeps no rule of the library's: calls that it may not make through the
+//! kernel it may not make directly.
 //!
 //! The program is this very test binary, copied to where others may read it, run as nobody: [`the_program`].
 
@@ -165,7 +165,7 @@ fn one_user_takes_no_more_than_its_share() {
     assert!(root.open_file(b"file", RDWR, ino).is_ok());
     drop(root);
     ends(child);
-    // It has gone: what it had is free for the next one.
+    // It has gone: its share is free for the next one.
     let found = super::rig::eventually(|| {
         let out = place.nobody("reaches", &place.mnt()).wait_with_output().expect("ends");
         out.status.success()

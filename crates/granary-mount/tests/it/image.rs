@@ -1,4 +1,4 @@
-//! Images in memory: what a test mounts, kills or copies, and opens again.
+//! Images in memory that a test mounts, kills or copies, and opens again.
 
 use granary_device::{Devices, Need};
 use granary_image::host::memory::MemoryHost;

@@ -131,7 +131,7 @@ fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>) {
     (image, image::vfs_on(devices, entry, new))
 }
 
-/// Writes until told to stop; what is durable is told after the call that promised it.
+/// Writes until told to stop; durable writes are told after the call that promised them.
 fn write(home: &Path, w: usize, told: &Told, stop: &AtomicBool) {
     fs::create_dir(home).expect("mkdir");
     let mut log = File::create(home.join("log")).expect("create");

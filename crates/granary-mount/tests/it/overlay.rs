@@ -1,4 +1,4 @@
-//! overlayfs over a mount: what containers do with their layers.
+//! overlayfs over a mount: the calls that containers make on their layers.
 
 use super::rig::{Rig, each_with};
 use granary_mount::Options;

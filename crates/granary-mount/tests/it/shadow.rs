@@ -35,7 +35,7 @@ fn path(root: &Path, rng: &mut Stream) -> PathBuf {
     p
 }
 
-/// One call; what it returned, as text without paths.
+/// One call; returns its result, as text without paths.
 fn step(root: &Path, rng: &mut Stream) -> String {
     let p = path(root, rng);
     let told = |r: io::Result<String>| match r {

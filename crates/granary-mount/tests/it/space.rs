@@ -1,4 +1,4 @@
-//! Space: what statfs tells while files come and go, and the largest files.
+//! Space: the answers of statfs while files come and go, and the largest files.
 
 use super::rig::{self, Rig, eventually};
 use granary_fs::Caller;
@@ -165,7 +165,7 @@ fn a_removed_file_that_is_open_keeps_its_space() {
     }
 }
 
-/// However long it was open: what it had is there for who comes right after its close.
+/// However long it was open: its space is there for a write right after its close.
 #[test]
 fn a_removed_file_that_was_open_for_long_gives_its_space_when_it_is_closed() {
     if !rig::possible() {

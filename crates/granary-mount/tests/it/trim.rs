@@ -1,4 +1,4 @@
-//! `fstrim`: what files had goes back to the drive, and nothing else does.
+//! `fstrim`: the space of removed files goes back to the drive, and nothing else does.
 
 use super::rig::{each_with_all as each, eventually};
 use granary_fs::{Call, Caller};

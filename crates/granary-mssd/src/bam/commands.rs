@@ -169,7 +169,7 @@ impl Bam {
             let (moved, copied) = match self.move_page(drive, t, from, to) {
                 Ok(moved) => moved,
                 Err(e) => {
-                    // The host is told; whoever opens the image must not go on with it then.
+                    // The host is told; the next opening of the image must not go on with it then.
                     self.note(drive, None);
                     return Err(e);
                 }

@@ -1,4 +1,4 @@
-//! [`Change`]: what BAM's commands do to the drive, while they are in flight.
+//! [`Change`]: effects of BAM's commands on the drive, while they are in flight.
 //!
 //! A page of FS_WRITE lands with its entry or not at all; REMAP and REMAP keep land whole or not at all.
 
@@ -82,7 +82,7 @@ impl Pending for Change {
             Change::Remap { src, dst, count } if within(page, *dst, *count) => {
                 Seen::Of(src.offset(page.0 - dst.0))
             }
-            // Backwards through the ranges: each had, as its source, what those before it made.
+            // Backwards through the ranges: the source of each was the result of those before it.
             Change::Keep(ranges) => Seen::Of(ranges.iter().rev().fold(page, |page, r| {
                 if within(page, r.dst, r.count) { r.src.offset(page.0 - r.dst.0) } else { page }
             })),

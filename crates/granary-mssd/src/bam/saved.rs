@@ -1,4 +1,4 @@
-//! BAM on an image: what is kept of the file tables, and how they are made again from it.
+//! BAM on an image: the part of the file tables that is kept, and making them again from it.
 //!
 //! ```text
 //!   0         8     16    24      32      40            4096

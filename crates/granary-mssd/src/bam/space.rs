@@ -1,4 +1,4 @@
-//! [`BamSpace`]: what the persistent memory of a PebbleSSD is used for, as in the paper's section 6.5.
+//! [`BamSpace`]: the uses of a PebbleSSD's persistent memory, as in the paper's section 6.5.
 //!
 //! ```text
 //!   table                      entries x bytes            the paper, for 512 GB      here, for the same

@@ -332,7 +332,7 @@ impl Cache {
         if let Some(slot) = self.touch(lpa) {
             let s = &mut self.slots[slot as usize];
             self.counters.dirtied += !s.dirty as u64;
-            // All of it is new: what is still on its way from flash is not waited for.
+            // All of it is new: content that is still on its way from flash is not waited for.
             (s.page, s.ready, s.dirty) = (page, t, true);
             self.save(slot, None);
             return Ok(t);
@@ -393,7 +393,7 @@ impl Cache {
         }
     }
 
-    /// The content of `src` belongs to page `dst` from now on, what was cached of that is forgotten. Lines
+    /// The content of `src` belongs to page `dst` from now on, its former cached content is forgotten. Lines
     /// posted to either count as landed.
     fn rename(&mut self, src: Lpa, dst: Lpa) {
         self.forget(dst);

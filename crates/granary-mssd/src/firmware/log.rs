@@ -65,8 +65,8 @@ pub struct Log {
     active: usize,
     index: Index,
     txlog: TxLog,
-    /// Bytes of log that each uncommitted transaction took, and their sum: what cleaning may have to move at
-    /// most.
+    /// Bytes of log that each uncommitted transaction took, and their sum: the most that cleaning may have to
+    /// move.
     running: FxHashMap<TxId, u64>,
     running_space: u64,
     cleaning: Option<Cleaning>,

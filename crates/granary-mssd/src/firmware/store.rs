@@ -1,4 +1,4 @@
-//! [`Store`]: what the drive's flash lies on, memory or an image.
+//! [`Store`]: the storage of the drive's flash, memory or an image.
 
 use crate::saved::medium::ImageMedium;
 use granary_flash::{BlockHeader, BlockNo, Medium, NoData, Oob, RamMedium};

@@ -1,5 +1,5 @@
-//! [`Controller`]: what serves a command behind the host's interface: link, queue, firmware, write buffer,
-//! flash, what is in flight.
+//! [`Controller`]: the parts that serve a command behind the host's interface: link, queue, firmware, write
+//! buffer, flash, commands in flight.
 //!
 //! Functions that may change a page's content take the drive's companion along, which may have to see to it
 //! first. The companion that serves a command passes itself.

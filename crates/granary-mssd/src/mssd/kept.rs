@@ -68,7 +68,7 @@ impl Kept {
         self.medium.sequence(ppa)
     }
 
-    /// The drive, powered up before time starts; what it changes goes to `journal`.
+    /// The drive, powered up before time starts; its changes go to `journal`.
     ///
     /// # Errors
     /// The flash's report of a map that contradicts itself.

@@ -193,7 +193,8 @@ impl ImageMedium {
         let sum = sum::page(bytes);
         let erased = self.erased.get(&block.0).copied();
         let goes_direct = if self.direct.is_many() {
-            // Not by what is safe at this moment: what is done shall not depend on how quick the thread is.
+            // Not by the groups that are safe at this moment: the work shall not depend on how quick the
+            // thread is.
             !self.journal.is_read_only() && erased.is_none_or(|g| g <= self.safe)
         } else {
             self.journal.may_write_flash(erased, self.change.riders.len())

@@ -223,8 +223,8 @@ fn what_was_flushed_is_there_though_writes_are_late() {
     }
 }
 
-/// A recovery makes nothing safe that it finds: what a power failure has left is on flash, and the next one
-/// leaves it there.
+/// A recovery makes nothing safe that it finds: content that a power failure has left is on flash, and the
+/// next one leaves it there.
 #[test]
 fn what_a_power_failure_left_in_flight_is_there_after_the_next_one() {
     for seed in 0..50 {

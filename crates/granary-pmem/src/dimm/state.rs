@@ -173,7 +173,8 @@ impl<M: Medium> DimmState<M> {
         for (line, byte, offset, len) in split(at, data.len()) {
             let part = &data[offset..offset + len];
             if self.domain == Domain::Eadr && self.medium.outlives() {
-                // The caches are in the persistence domain: what they hold is kept like what has left them.
+                // The caches are in the persistence domain: their content is kept like content that has left
+                // them.
                 let page = page_of(line);
                 self.medium.write(page, byte_of(line) + byte, Payload::Bytes(part)).map_err(host(page))?;
             }

@@ -102,7 +102,7 @@ fn broken(e: ImageError) -> io::Error {
 }
 
 impl KeptMedium {
-    /// The `pages` pages that `region` has; what is written goes to `journal`.
+    /// The `pages` pages that `region` has; writes go to `journal`.
     ///
     /// # Errors
     /// Host errors.
@@ -214,7 +214,7 @@ impl Medium for KeptMedium {
 
     fn replace(&mut self, page: u64, content: &Page) -> io::Result<()> {
         let held = self.held.get_mut();
-        // Zeros over what was never written are no change: whoever makes a file system has many of them.
+        // Zeros over pages that were never written are no change: making a file system writes many of them.
         if content.is_zero() && !held.file.is_set(page) && held.pages.page(page)?.is_zero() {
             return Ok(());
         }

@@ -72,7 +72,7 @@ impl Model {
         });
     }
 
-    /// Power has failed; what is there is one of the values that each word may have, and is safe from now on.
+    /// Power has failed; each word has one of its allowed values, which is safe from now on.
     fn settle_for(&mut self, now: Nanos, after: Vec<u8>, domain: Domain) {
         self.answer(now);
         if domain == Domain::Eadr {

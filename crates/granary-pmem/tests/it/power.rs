@@ -1,4 +1,4 @@
-//! Power failures: what is drawn, and what is not.
+//! Power failures: the fates that are drawn, and those that are not.
 
 use crate::rig::*;
 use granary_device::Drive;

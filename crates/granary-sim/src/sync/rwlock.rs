@@ -4,9 +4,9 @@
 //!   state (virtual):  bit 31 = others wait | bit 30 = writer | bits 0-29 = readers, or the writer's task
 //! ```
 //!
-//! Fair in virtual time: who comes while others wait, waits behind them; an unlock admits the first waiter
-//! and, where that is a reader, all readers next to it in the queue. A task that reads must not ask to read
-//! again (it could wait behind a writer that waits for it).
+//! Fair in virtual time: a task that comes while others wait, waits behind them; an unlock admits the first
+//! waiter and, where that is a reader, all readers next to it in the queue. A task that reads must not ask to
+//! read again (it could wait behind a writer that waits for it).
 #![allow(unsafe_code)] // the raw-lock trait of lock_api is unsafe to implement
 
 use super::home::{Home, WALL, crossed, held_on_the_wall_clock};

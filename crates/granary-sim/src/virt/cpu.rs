@@ -76,8 +76,7 @@ impl CpuSet {
         let me = sched.task_id();
         self.queue.borrow_mut().push_back(me);
         loop {
-            // When that one begins, whoever is first in the queue goes on; it may be the next to leave it
-            // open.
+            // When that one begins, the first task in the queue goes on; it may be the next to leave it open.
             let begins = self.begins.get();
             let now = sched.now().0;
             sched.run_again(if begins == NEVER { now } else { begins.max(now) });

@@ -8,7 +8,7 @@ fn a_page_handle_is_sixteen_bytes() {
     assert_eq!(std::mem::size_of::<Page>(), 16);
 }
 
-/// Any sequence of writes leaves the same bytes as a plain array, whatever form the page takes.
+/// Any sequence of writes leaves the same bytes as a plain array, in every form of the page.
 #[test]
 fn writes_agree_with_a_plain_array() {
     let mut page = Page::ZERO;

@@ -82,7 +82,7 @@ impl Load {
         Nanos(self.now)
     }
 
-    /// The next write: when, which page, what, and for which cause.
+    /// The next write: its instant, page, content and cause.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> (Nanos, u64, u64, Cause) {
         self.word += 1;

@@ -6,9 +6,9 @@
 //!                 at        ahead, AHEAD slots before it: these are on their way into the processor's caches
 //! ```
 //!
-//! A directory is searched in one order again and again: what comes next is known before it is asked for.
-//! Kept apart from the slots, so that looking ahead does not wait for them. A hint only: the slot that is
-//! expected may hold another page by now.
+//! A directory is searched in one order again and again: the next page is known before it is asked for. Kept
+//! apart from the slots, so that looking ahead does not wait for them. A hint only: the slot that is expected
+//! may hold another page by now.
 
 /// No slot.
 const NONE: u32 = u32::MAX;

@@ -16,7 +16,7 @@ impl Cache {
     }
 
     /// Sets a line of a page that may have been evicted. Where the page cannot be read any more, it stays as
-    /// it is: what was posted to it counts as landed.
+    /// it is: lines that were posted to it count as landed.
     pub(super) fn put_line(
         &mut self,
         be: &mut Backend,

@@ -1,4 +1,4 @@
-//! Looking ahead: what the next reads of lines will look up, brought into the processor's cache.
+//! Looking ahead: fetches the memory that the next reads of lines will look up into the processor's cache.
 //!
 //! ```text
 //!   one after the other   |record|entry|place|data| |record|entry|place|data| ...      each waits for memory

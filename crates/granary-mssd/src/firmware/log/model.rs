@@ -1,4 +1,4 @@
-//! The index against a model that keeps every version of every line: what is newest, and what would be after
+//! The index against a model that keeps every version of every line: the newest one, and the newest one after
 //! recovery.
 
 use super::chunks::{EntryRef, Piece};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PAGES: u32 = 5000;
 
-/// Entries numbered by age, and who wrote them.
+/// Entries numbered by age, and their writers.
 #[derive(Default)]
 struct World {
     tx: Vec<TxId>,

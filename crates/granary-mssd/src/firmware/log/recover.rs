@@ -153,8 +153,9 @@ impl Log {
         pages
     }
 
-    /// Takes all lines of these pages out of the index whose transaction has not committed; what they had
-    /// superseded is current again, as if the regions had been scanned without them. Returns how many.
+    /// Takes all lines of these pages out of the index whose transaction has not committed; the versions that
+    /// they had superseded are current again, as if the regions had been scanned without them. Returns how
+    /// many.
     fn drop_uncommitted(&mut self, pages: &[u32]) -> u64 {
         let mut dropped = 0;
         let mut all = Vec::new();

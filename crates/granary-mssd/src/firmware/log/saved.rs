@@ -1,5 +1,5 @@
-//! The log on an image: what is saved beside the regions and the TxLog, and how the log is made again from
-//! it.
+//! The log on an image: the state that is saved beside the regions and the TxLog, and making the log again
+//! from it.
 //!
 //! ```text
 //!   0       1         8       16               64       72     80    96
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Saved are the region that the host appends to, whether the other one is being cleaned, and the length that
-//! the TxLog had when that began. The cursor of cleaning is in the region's header; what it keeps free is
-//! computed anew: the uncommitted entries that are still to be moved.
+//! the TxLog had when that began. The cursor of cleaning is in the region's header; the room that it keeps
+//! free is computed anew, for the uncommitted entries that are still to be moved.
 
 use super::Log;
 use super::cleaning::Cleaning;

@@ -189,7 +189,7 @@ impl TxLog {
         }
     }
 
-    /// After power-up: what is looked up is made again from what was logged.
+    /// After power-up: makes the lookup structures again from the logged entries.
     pub fn reload(&mut self) {
         self.present = Numbers::default();
         self.order.iter().for_each(|tx| _ = self.present.insert(*tx));

@@ -1,4 +1,4 @@
-//! Random schedules on a drive whose flash fails and whose power goes away: what was acknowledged is never
+//! Random schedules on a drive whose flash fails and whose power goes away: acknowledged changes are never
 //! lost.
 //!
 //! A seed gives the drive (mode, over-provisioning, blocks, sizes of log, cache and write buffer, when block

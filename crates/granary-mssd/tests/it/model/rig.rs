@@ -1,4 +1,5 @@
-//! The whole drive beside a plain model: what reads return while it runs, and what survives power loss.
+//! The whole drive beside a plain model: the results of reads while it runs, and the content after power
+//! loss.
 //!
 //! ```text
 //!   for each line:  durable     content that power loss must leave, unless something in `maybe` landed over

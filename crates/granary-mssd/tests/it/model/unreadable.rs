@@ -1,5 +1,5 @@
-//! Pages that no attempt reads any more: what the log acknowledged of them is never lost, and what is gone is
-//! said to be gone.
+//! Pages that no attempt reads any more: their lines that the log acknowledged are never lost, and lost lines
+//! are reported as lost.
 
 use super::rig::WHAT;
 use granary_device::vendor::transactions::Recover;
