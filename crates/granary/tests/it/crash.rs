@@ -79,8 +79,31 @@ fn what_there_is_not_is_refused_with_what_there_is() {
     crash(&["--fs", "ext4", "--load", "torture", "--points", "0"], 2);
     let (_, err) = crash(&["--fs", "ext4", "--load", "torture", "--time", "0"], 2);
     assert!(err.contains("not one run began"), "{err}");
+    let (_, err) = crash(&["--list", "--fs", "zzz"], 2);
+    assert!(err.contains("cannot be used with"), "{err}");
+    let (_, err) = crash(&["--fs", "ext4", "--load", "snapshots"], 2);
+    assert!(err.contains("snapshots for those that keep some"), "{err}");
     let (_, err) = crash(&["--replay", "1:x2+.0"], 2);
     assert!(err.contains("no place of a power failure"), "{err}");
+}
+
+/// A line with a wrong number must not pass for a mended fault.
+#[test]
+fn a_line_with_what_the_run_does_not_have_is_refused() {
+    let again = |load: &str, place: &str, code: i32| {
+        crash(&["--fs", "ext4@usual", "--load", load, "--replay", place], code).1
+    };
+    for (place, what) in [
+        ("3:l9999+.0", "'l9999+.0' is not reached"),
+        ("3:l5+.0:lost=nvm.line.3", "the power failure cannot take 'nvm.line.3'"),
+        ("3:l5+.0:99.1", "the run has no call '99.1'"),
+    ] {
+        let err = again(PROGRAM, place, 2);
+        assert!(err.contains(what) && err.contains("take the line as the report gives it"), "{place}: {err}");
+    }
+    let err = again("every-1", "1444:l5+.0", 2);
+    assert!(err.contains("load every-1 has runs 0 to 1443, there is no run 1444"), "{err}");
+    assert!(again(PROGRAM, "3:l5+.0", 0).is_empty());
 }
 
 #[test]
