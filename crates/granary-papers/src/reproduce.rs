@@ -1,15 +1,15 @@
 //! What papers state, beside what comes out here.
 //!
 //! ```text
-//!   figures ── plan ──> runs: (setting, workload, file system) ──> records ─┐
-//!          └──────────> measurements of a drive alone ──────────────────────┴─> Results ── claims ──> paper | ours | ratio | why
+//!   figures ─ plan ─> runs: setting, workload, file system ─> records ─┐
+//!          └────────> measurements of a drive alone ───────────────────┴─> Results ─ claims ─> classes
 //! ```
 //!
 //! A [`Study`] is a paper: its figures as runs, its statements. A *setting* is the testbed as one figure has
 //! it: `main` for most. Figures share runs: each is made once.
 //!
-//! Each statement says what kind it is ([`Kind`]). A result gets a [`Class`]; what no run can give stands in a
-//! table of its own. A reason is an [`Experiment`] that shows it, or there is none.
+//! Each statement says what kind it is ([`Kind`]). A result gets a [`Class`]; what no run can give stands in
+//! a table of its own. A reason is an [`Experiment`] that shows it, or there is none.
 
 mod bytefs;
 mod claim;

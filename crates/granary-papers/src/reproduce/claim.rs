@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_constant_is_no_result_though_it_equals_the_paper_s() {
-        let j = row("sizes", "inode", "objects", "inode, B", Paper::Number(840.0)).constant().ours(Some(840.0));
+        let j =
+            row("sizes", "inode", "objects", "inode, B", Paper::Number(840.0)).constant().ours(Some(840.0));
         assert_eq!(j.class(), Class::NotAResult(NoResult::Constant));
         let j = row("7", "gc", "F2FS", "gc, %", Paper::Silent).ours(Some(1.0));
         assert_eq!(j.class(), Class::OursAlone);
@@ -190,7 +191,8 @@ mod tests {
 
     #[test]
     fn a_set_with_a_member_missing_gives_no_number() {
-        let up_to = |all| row("6", "x", "all", "x/y, up to", Paper::Number(3.0)).factor().over(Stat::Most, "", all);
+        let up_to =
+            |all| row("6", "x", "all", "x/y, up to", Paper::Number(3.0)).factor().over(Stat::Most, "", all);
         assert_eq!(up_to(Some(vec![1.0, 3.1])).class(), Class::Measured);
         assert_eq!(up_to(None).class(), Class::NotRun);
         assert_eq!(up_to(Some(vec![1.0, f64::NAN])).class(), Class::NotRun);

@@ -26,20 +26,8 @@ fn row(j: &Judged) -> [String; 12] {
     ]
 }
 
-const COLUMNS: [&str; 12] = [
-    "figure",
-    "on",
-    "what",
-    "paper",
-    "ours",
-    "ours/paper",
-    "class",
-    "why",
-    "row",
-    "number",
-    "set",
-    "scale",
-];
+const COLUMNS: [&str; 12] =
+    ["figure", "on", "what", "paper", "ours", "ours/paper", "class", "why", "row", "number", "set", "scale"];
 
 /// Columns of words, which are read from the left.
 const PROSE: [&str; 5] = ["on", "what", "class", "why", "set"];
@@ -117,7 +105,8 @@ mod tests {
         let factor = stated("6", "create-ext4", "create", "throughput ByteFS/ext4", paper).factor();
         let both = Some(vec![0.5, 2.0]);
         let range = stated("5", "split", "reads", "split/single", Paper::Range(1.0, 2.0)).factor();
-        let judged = [Judged { scale: 0.02, ..factor.ours(Some(3.0)) }, range.over(Stat::Ends, "sizes", both).whole()];
+        let judged =
+            [Judged { scale: 0.02, ..factor.ours(Some(3.0)) }, range.over(Stat::Ends, "sizes", both).whole()];
         let runs = vec![("main".to_owned(), Record { workload: "create".to_owned(), ..Record::default() })];
         let results = Results { runs, ..Results::default() };
         assert_eq!(

@@ -106,7 +106,8 @@ impl Shown {
     /// What came out, as text.
     pub fn text(&self, row: &Judged, experiment: &Experiment) -> String {
         let number = |n: Option<Ours>| n.map_or_else(|| "-".to_owned(), |n| n.text(2));
-        let closed = self.closed.map_or_else(String::new, |c| format!(", {:.0} % of the distance", 100.0 * c));
+        let closed =
+            self.closed.map_or_else(String::new, |c| format!(", {:.0} % of the distance", 100.0 * c));
         let seen = match self.seen {
             Some(true) => "seen",
             Some(false) => "NOT seen: at this scale the reason does not hold",
@@ -132,14 +133,23 @@ mod tests {
     use super::*;
     use crate::reproduce::claim::row;
 
-    const E: Experiment =
-        Experiment { says: "", figures: &[], workloads: &[], file_systems: &[], set: &[], must: Must::Close(0.5) };
+    const E: Experiment = Experiment {
+        says: "",
+        figures: &[],
+        workloads: &[],
+        file_systems: &[],
+        set: &[],
+        must: Must::Close(0.5),
+    };
 
     #[test]
     fn half_of_the_distance_is_the_root_of_the_ratio() {
         let of = |ours| row("6", "x", "all", "x/y", Paper::Number(8.0)).factor().ours(ours);
         let shown = E.shown(&of(Some(2.0)), &of(Some(4.1)));
-        assert!(shown.closed.is_some_and(|c| (c - 0.52).abs() < 0.01) && shown.seen == Some(true), "{shown:?}");
+        assert!(
+            shown.closed.is_some_and(|c| (c - 0.52).abs() < 0.01) && shown.seen == Some(true),
+            "{shown:?}"
+        );
         assert_eq!(E.shown(&of(Some(2.0)), &of(Some(3.9))).seen, Some(false));
         assert_eq!(E.shown(&of(Some(2.0)), &of(Some(1.0))).seen, Some(false), "further off");
         assert_eq!(E.shown(&of(Some(2.0)), &of(None)).seen, None);

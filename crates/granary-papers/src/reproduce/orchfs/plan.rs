@@ -203,12 +203,18 @@ fn experiment(plan: &Plan<'_>, setting: &str, workload: &str, fs: &str) -> Resul
     if let Some(n) = setting.strip_suffix(" SSD threads") {
         set.push(format!("orchfs.ssd_threads={n}"));
     }
+    // A cost that takes no time takes none whatever it was changed to.
+    let mut free = |cost: &str| {
+        let key = format!("host.costs.{cost}=");
+        set.retain(|change| !change.starts_with(&key));
+        set.push(format!("{key}0"));
+    };
     if setting == PAGES_FREE {
-        set.extend(["page", "copy_bandwidth"].map(|cost| format!("host.costs.{cost}=0")));
+        ["page", "copy_bandwidth"].into_iter().for_each(&mut free);
     }
     if setting == HOST_FREE {
         let costs = toml::Table::try_from(plan.whole()?.host.costs).expect("a table of numbers");
-        set.extend(costs.keys().map(|cost| format!("host.costs.{cost}=0")));
+        costs.keys().for_each(|cost| free(cost));
     }
     let testbed = if setting == PCIE5 { PCIE5_TESTBED } else { plan.testbed };
     let parsed = match text_of(workload, plan.scale) {

@@ -285,7 +285,9 @@ mod tests {
         let runs = CLEANED.iter().zip([1, 2, 3, 4]);
         let runs = runs.flat_map(|(w, n)| [cleaned(w, "f2fs", 100), cleaned(w, "f2fs-remap", n)]).collect();
         let rows = claims(&Results { runs, ..Results::default() });
-        let of = |what: &str| rows.iter().find(|j| j.on == "F2FS" && j.what == what).and_then(|j| j.ours).map(|n| n.ends().0);
+        let of = |what: &str| {
+            rows.iter().find(|j| j.on == "F2FS" && j.what == what).and_then(|j| j.ours).map(|n| n.ends().0)
+        };
         assert_eq!(of("cleaning writes less (caption), mean, %"), Some(97.5));
         assert_eq!(of("cleaning writes less (caption), best, %"), Some(99.0));
         assert_eq!(of("cleaning takes less time (text), %"), Some(0.0));

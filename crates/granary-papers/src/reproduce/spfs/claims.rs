@@ -117,13 +117,7 @@ impl Rows<'_> {
                 Number(136.0),
                 "operations to bin 0",
             ),
-            (
-                "entries",
-                "extent of B blocks",
-                "entries, B = 32768, below log2 B + 2",
-                Below(17.0),
-                "entries",
-            ),
+            ("entries", "extent of B blocks", "entries, B = 32768, below log2 B + 2", Below(17.0), "entries"),
             ("aligned", "best case", "entries", Number(1.0), "entries of an aligned extent"),
             ("stride", "insert", "stride at key 1010", Number(2.0), "stride"),
             ("pointers", "start 3, length 7", "pointers (3, 4, 8)", Number(3.0), "example"),
@@ -164,9 +158,7 @@ impl Rows<'_> {
             ("lookup", "ExtentHash", "time of a lookup/BlockHash's", "extents: lookup", "blocks: lookup"),
             ("tree", "ExtentTree", "time of a lookup/ExtentHash's", "tree: lookup", "extents: lookup"),
         ]
-        .map(|(name, on, what, a, b)| {
-            row("mapping", name, on, what, Above(1.0)).factor().ours(over(a, b))
-        });
+        .map(|(name, on, what, a, b)| row("mapping", name, on, what, Above(1.0)).factor().ours(over(a, b)));
         self.all.extend(rows);
     }
 

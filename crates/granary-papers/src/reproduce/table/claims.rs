@@ -137,7 +137,8 @@ mod tests {
         let (results, others) = text.split_once("No results").expect("a table of its own");
         assert!(!results.contains("inode, B") && others.contains("inode, B"), "{text}");
         assert!(text.contains("\n1 measured, 1 same direction, 1 differ, 1 not run\n"), "{text}");
-        let apart = "2 are no results: 1 inputs, 1 constants, 0 arithmetic, 0 calibrated\n1 numbers are ours alone";
+        let apart =
+            "2 are no results: 1 inputs, 1 constants, 0 arithmetic, 0 calibrated\n1 numbers are ours alone";
         assert!(text.contains(apart), "{text}");
         assert!(text.contains("(1) --why 6-small: the trap decides\n(2) needs YCSB\n"), "{text}");
         assert_eq!(results.matches("not explained").count(), 1, "{text}");

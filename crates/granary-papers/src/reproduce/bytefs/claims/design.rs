@@ -64,7 +64,8 @@ pub(super) fn design(r: &Results, all: &mut Vec<Judged>) {
 /// Of the drive alone.
 fn drive(r: &Results, all: &mut Vec<Judged>) {
     let alone = |name: &str| r.alone.get(name).copied();
-    let flushed = alone("recovery: scan, s").zip(alone("recovery: flush, s")).map(|(scan, flush)| scan + flush);
+    let flushed =
+        alone("recovery: scan, s").zip(alone("recovery: flush, s")).map(|(scan, flush)| scan + flush);
     let on = "full log";
     all.push(row("recovery", "all", on, "recovery, s", Number(4.2)).whole().ours(alone("recovery, s")));
     let loading = row("recovery", "loading", on, "of it loading, s", Number(0.9)).input();

@@ -25,7 +25,12 @@ fn record(workload: &str, fs: &str, per_s: f64, written: u64) -> (String, Record
 
 fn ours(runs: Vec<(String, Record)>, on: &str, what: &str) -> Option<f64> {
     let results = Results { runs, ..Results::default() };
-    claims(&results).into_iter().find(|j| j.on == on && j.what == what).expect("a row").ours.map(|n| n.ends().0)
+    claims(&results)
+        .into_iter()
+        .find(|j| j.on == on && j.what == what)
+        .expect("a row")
+        .ours
+        .map(|n| n.ends().0)
 }
 
 #[test]
@@ -53,9 +58,10 @@ fn every_statement_has_a_row_and_without_runs_no_number_is_made_up() {
 /// 5.1 would be twice the paper's 1.2 to 1.5, and the mean of both nearer.
 #[test]
 fn of_mkdir_and_rmdir_both_ends_are_told() {
-    let runs = ["mkdir", "rmdir"].into_iter().zip([1.3, 5.1]).flat_map(|(w, gain)| {
-        [record(w, "bytefs", 100.0 * gain, 0), record(w, "f2fs", 100.0, 0)]
-    });
+    let runs = ["mkdir", "rmdir"]
+        .into_iter()
+        .zip([1.3, 5.1])
+        .flat_map(|(w, gain)| [record(w, "bytefs", 100.0 * gain, 0), record(w, "f2fs", 100.0, 0)]);
     let results = Results { runs: runs.collect(), ..Results::default() };
     let all = claims(&results);
     let j = all.iter().find(|j| j.name == "6-directories-f2fs").expect("a row");

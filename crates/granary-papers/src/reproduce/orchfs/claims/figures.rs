@@ -10,7 +10,8 @@ use granary_lab::record::Record;
 
 const APPLICATIONS: &str = "LevelDB and GridGraph";
 const ALL_READS: &str = "1 MB, 1 B-2 MB, 4 KB, 1 B-128 KB, all those file systems";
-const BASELINES: &str = "ext4, F2FS, NOVA, PHFS, SPFS over both; the paper's of 1 thread, ours of the built-in file's";
+const BASELINES: &str =
+    "ext4, F2FS, NOVA, PHFS, SPFS over both; the paper's of 1 thread, ours of the built-in file's";
 /// File systems with which OrchFS is compared.
 const KINDS: [(&str, &[&str]); 3] = [("ssd", &ON_SSD), ("nvm", &["nova"]), ("hybrid", &HYBRID)];
 const LESS: [&str; 3] = [
