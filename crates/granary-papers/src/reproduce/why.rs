@@ -106,8 +106,10 @@ impl Shown {
     /// What came out, as text.
     pub fn text(&self, row: &Judged, experiment: &Experiment) -> String {
         let number = |n: Option<Ours>| n.map_or_else(|| "-".to_owned(), |n| n.text(2));
-        let closed =
-            self.closed.map_or_else(String::new, |c| format!(", {:.0} % of the distance", 100.0 * c));
+        let closed = self
+            .closed
+            .filter(|c| *c > 0.0)
+            .map_or_else(String::new, |c| format!(", {:.0} % of the distance", 100.0 * c));
         let seen = match self.seen {
             Some(true) => "seen",
             Some(false) => "NOT seen: at this scale the reason does not hold",
