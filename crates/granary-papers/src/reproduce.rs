@@ -1,15 +1,18 @@
-//! Statements of papers, beside our results.
+//! What papers state, beside what comes out here.
 //!
 //! ```text
-//!   figures ── plan ──> runs: (setting, workload, file system) ──> records ─┐
-//!          └──────────> measurements of a drive alone ──────────────────────┴─> Results ── claims
-//!                                                                 ──> paper | ours | ratio | why
+//!   figures ─ plan ─> runs: setting, workload, file system ─> records ─┐
+//!          └────────> measurements of a drive alone ───────────────────┴─> Results ─ claims ─> classes
 //! ```
 //!
 //! A [`Study`] is a paper: its figures as runs, its statements. A *setting* is the testbed as one figure has
 //! it: `main` for most. Figures share runs: each is made once.
+//!
+//! Each statement says what kind it is ([`Kind`]). A result gets a [`Class`]; what no run can give stands in
+//! a table of its own. A reason is an [`Experiment`] that shows it, or there is none.
 
 mod bytefs;
+mod claim;
 mod devfs;
 mod export;
 mod orchfs;
@@ -19,13 +22,16 @@ mod spfs;
 mod study;
 mod table;
 mod verdict;
+mod why;
 
-pub use bytefs::{Recovery, recovery, sensitivity};
+pub use bytefs::{Recovery, recovery};
+pub use claim::Judged;
 pub use export::{claims_csv, claims_json, claims_page};
 pub use plan::{Plan, Planned};
-pub use study::{Alone, MAIN, Results, Study};
-pub use table::{claims_table, matrix_table, sensitivity_table, warnings_text};
-pub use verdict::{Judged, Paper};
+pub use study::{Alone, Choice, MAIN, Results, Study};
+pub use table::{choices_text, claims_table, matrix_table, sensitivity_table, summary, warnings_text};
+pub use verdict::{Class, How, Kind, NoResult, Ours, Paper, Stat};
+pub use why::{Experiment, Must, Shown, Why};
 
 use granary_lab::LabError;
 
@@ -45,3 +51,6 @@ impl Study {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -297,10 +297,14 @@ pub struct ReproduceArgs {
     /// Of their file systems only these, comma-separated
     #[arg(long, value_delimiter = ',')]
     pub fs: Vec<String>,
-    /// Instead: each statement under each choice of the testbed (ways, channels, tracking, acknowledgement)
-    /// and with three seeds
+    /// Instead: each result under each choice of the paper's testbed, which no source states, and with three
+    /// seeds
     #[arg(long, conflicts_with_all = ["json", "export", "record"])]
     pub sensitivity: bool,
+    /// Instead: the experiment that shows why ours is another than the paper's in a row, by the name that the
+    /// table has (6-read-direct): its runs without a change of the testbed and with it
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["sensitivity", "json", "export", "record", "figure", "workload", "fs"])]
+    pub why: Option<String>,
     /// Built-in testbed or path of a .toml file; where left out the paper's
     #[arg(long)]
     pub testbed: Option<String>,

@@ -18,7 +18,6 @@ use super::study::{Alone, Study};
 use granary_lab::LabError;
 use std::collections::BTreeMap;
 
-pub use plan::sensitivity;
 pub use recovery::{Recovery, recovery};
 
 /// The paper's workloads, in the order of its figures.
@@ -43,6 +42,7 @@ pub const STUDY: Study = Study {
     alone,
     claims: claims::claims,
     belongs,
+    choices: &plan::CHOICES,
 };
 
 /// The recovery of a full log, where its figures were asked for.

@@ -1,30 +1,36 @@
 //! The statements as CSV, JSON and a page.
 
+use super::claim::Judged;
 use super::study::Results;
-use super::verdict::Judged;
+use super::table::summary;
+use super::verdict::Ours;
 use granary_lab::report::{escape, html_with, json_line};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-fn row(j: &Judged) -> [String; 8] {
+fn row(j: &Judged) -> [String; 12] {
     let number = |v: Option<f64>| v.map_or_else(String::new, |v| format!("{v:.4}"));
-    let holds = j.holds().map_or("", |holds| if holds { "yes" } else { "no" });
     [
         j.figure.to_owned(),
         j.on.to_owned(),
         j.what.to_owned(),
         j.paper.text(),
-        number(j.ours),
+        j.ours.map_or_else(String::new, |v| v.text(4)),
         number(j.ratio()),
-        holds.to_owned(),
-        j.reason().to_owned(),
+        j.class().word().to_owned(),
+        j.reason(),
+        j.name.clone(),
+        j.stat.word().to_owned(),
+        j.set.to_owned(),
+        j.scale_text(),
     ]
 }
 
-const COLUMNS: [&str; 8] = ["figure", "on", "what", "paper", "ours", "ratio", "holds", "why"];
+const COLUMNS: [&str; 12] =
+    ["figure", "on", "what", "paper", "ours", "ours/paper", "class", "why", "row", "number", "set", "scale"];
 
 /// Columns of words, which are read from the left.
-const PROSE: [&str; 3] = ["on", "what", "why"];
+const PROSE: [&str; 5] = ["on", "what", "class", "why", "set"];
 
 /// One row per statement, the header first.
 pub fn claims_csv(judged: &[Judged]) -> String {
@@ -41,9 +47,15 @@ pub fn claims_json(judged: &[Judged], results: &Results) -> String {
     let claims: Vec<Value> = judged
         .iter()
         .map(|j| {
+            // A range is two numbers.
+            let ours = j.ours.map_or(Value::Null, |ours| match ours {
+                Ours::One(v) => json!(v),
+                Ours::Span(least, most) => json!([least, most]),
+            });
             json!({
-                "figure": j.figure, "on": j.on, "what": j.what, "paper": j.paper.text(), "ours": j.ours,
-                "ratio": j.ratio(), "holds": j.holds(), "why": j.reason(),
+                "row": j.name, "figure": j.figure, "on": j.on, "what": j.what, "paper": j.paper.text(),
+                "ours": ours, "ratio": j.ratio(), "class": j.class().word(), "why": j.reason(),
+                "number": j.stat.word(), "set": j.set, "scale": (!j.whole).then_some(j.scale),
             })
         })
         .collect();
@@ -56,9 +68,10 @@ pub fn claims_json(judged: &[Judged], results: &Results) -> String {
     out + "]}\n"
 }
 
-/// One page: the statements, then every run.
+/// One page: the summary, the statements, then every run.
 pub fn claims_page(title: &str, judged: &[Judged], results: &Results) -> String {
-    let mut table = String::from("<div class=\"wide\"><table>\n<thead><tr>");
+    let counted = escape(&summary(judged)).replace('\n', "<br>\n");
+    let mut table = format!("<p>{counted}</p>\n<div class=\"wide\"><table>\n<thead><tr>");
     let head = |c: &&str| match PROSE.contains(c) {
         true => format!("<th class=\"prose\">{c}</th>"),
         false => format!("<th>{c}</th>"),
@@ -82,32 +95,35 @@ pub fn claims_page(title: &str, judged: &[Judged], results: &Results) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::verdict::Paper;
+    use crate::reproduce::claim::row as stated;
+    use crate::reproduce::verdict::{Paper, Stat};
     use granary_lab::record::Record;
 
     #[test]
     fn every_export_has_paper_ours_ratio_and_why() {
-        let judged = [Judged {
-            figure: "6",
-            on: "create",
-            what: "throughput ByteFS/ext4",
-            paper: Paper::Number(6.0),
-            factor: true,
-            ours: Some(3.0),
-            why: "the drive's ways",
-        }];
+        let paper = Paper::Number(6.0);
+        let factor = stated("6", "create-ext4", "create", "throughput ByteFS/ext4", paper).factor();
+        let both = Some(vec![0.5, 2.0]);
+        let range = stated("5", "split", "reads", "split/single", Paper::Range(1.0, 2.0)).factor();
+        let judged =
+            [Judged { scale: 0.02, ..factor.ours(Some(3.0)) }, range.over(Stat::Ends, "sizes", both).whole()];
         let runs = vec![("main".to_owned(), Record { workload: "create".to_owned(), ..Record::default() })];
         let results = Results { runs, ..Results::default() };
         assert_eq!(
             claims_csv(&judged),
-            "figure,on,what,paper,ours,ratio,holds,why\n6,create,throughput ByteFS/ext4,6,3.0000,0.5000,yes,the drive's ways\n"
+            "figure,on,what,paper,ours,ours/paper,class,why,row,number,set,scale\n\
+             6,create,throughput ByteFS/ext4,6,3.0000,0.5000,same direction,not explained,6-create-ext4,one,,0.02\n\
+             5,reads,split/single,1-2,0.5000-2.0000,0.5000,differs,not explained,5-split,least and most,sizes,whole\n"
         );
         let json: Value = serde_json::from_str(&claims_json(&judged, &results)).expect("JSON");
         assert_eq!(json["claims"][0]["ratio"], 0.5);
+        assert_eq!(json["claims"][0]["class"], "same direction");
+        assert_eq!(json["claims"][1]["ours"], json!([0.5, 2.0]));
+        assert_eq!((&json["claims"][0]["scale"], &json["claims"][1]["scale"]), (&json!(0.02), &Value::Null));
         assert_eq!(json["runs"][0]["record"]["workload"], "create");
         let page = claims_page("ByteFS (ASPLOS'25)", &judged, &results);
-        assert!(page.contains("<td data-of=\"ratio\">0.5000</td>"), "{page}");
-        assert!(page.contains("<td class=\"prose\" data-of=\"why\">the drive&#39;s ways</td>"), "{page}");
+        assert!(page.contains("<td data-of=\"ours/paper\">0.5000</td>"), "{page}");
+        assert!(page.contains("<td class=\"prose\" data-of=\"class\">same direction</td>"), "{page}");
         let cells = page.matches("<td").count();
         assert_eq!(page.matches(" data-of=\"").count(), cells, "a cell without a label on a phone");
         let style = page.split("@media").next().expect("a style");

@@ -55,9 +55,28 @@ pub const STUDY: Study = Study {
     alone,
     claims: claims::claims,
     belongs: |figure, asked| asked.iter().any(|a| a == figure),
+    choices: &plan::CHOICES,
 };
 
-/// Figures from the testbed, and from its SSD alone.
+/// Bytes of a piece of figure 5.
+const PIECE: u64 = 32 << 10;
+
+/// Accesses of figure 5: as one command, and as pieces under way together.
+struct Split {
+    bytes: u64,
+    /// Of writes, of reads.
+    names: [&'static str; 2],
+}
+
+/// The slides do not name the sizes.
+const SPLITS: [Split; 4] = [
+    Split { bytes: 128 << 10, names: ["split 128 KiB writes", "split 128 KiB reads"] },
+    Split { bytes: 256 << 10, names: ["split 256 KiB writes", "split 256 KiB reads"] },
+    Split { bytes: 512 << 10, names: ["split 512 KiB writes", "split 512 KiB reads"] },
+    Split { bytes: 1 << 20, names: ["split 1 MiB writes", "split 1 MiB reads"] },
+];
+
+/// What the testbed says, and what its SSD does alone.
 fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let (mut out, asked) = (BTreeMap::new(), |figure: &str| figures.iter().any(|f| f == figure));
     let testbed = plan.whole()?;
@@ -93,8 +112,11 @@ fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
         out.insert("unaligned 1 MiB", unaligned::ratio(&testbed, 1 << 20)?);
     }
     if asked("5") {
-        for (name, rw) in [("split writes", "write"), ("split reads", "read")] {
-            out.insert(name, bench(plan, rw, 32 << 10, 32)? / bench(plan, rw, 1 << 20, 1)?);
+        for split in &SPLITS {
+            for (name, rw) in split.names.into_iter().zip(["write", "read"]) {
+                let pieces = bench(plan, rw, PIECE, (split.bytes / PIECE) as u32)?;
+                out.insert(name, pieces / bench(plan, rw, split.bytes, 1)?);
+            }
         }
     }
     Ok(out)

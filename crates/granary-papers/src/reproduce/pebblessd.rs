@@ -62,6 +62,7 @@ pub const STUDY: Study = Study {
     alone,
     claims: claims::claims,
     belongs: |figure, asked| asked.iter().any(|a| a == figure),
+    choices: &plan::CHOICES,
 };
 
 /// Moves of each thread: enough for means that the next thousand do not change.

@@ -40,6 +40,7 @@ pub const STUDY: Study = Study {
     alone,
     claims: claims::claims,
     belongs: |figure, asked| asked.iter().any(|a| a == figure),
+    choices: &plan::CHOICES,
 };
 
 /// Figures from the testbeds, and counts of extent hashing.

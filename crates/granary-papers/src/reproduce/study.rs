@@ -1,7 +1,8 @@
 //! [`Study`]: a paper, as what to run and what it states; [`Results`]: what the runs gave.
 
+use super::claim::Judged;
 use super::plan::{Plan, Planned};
-use super::verdict::Judged;
+use super::why::Why;
 use granary_lab::LabError;
 use granary_lab::record::Record;
 use std::collections::BTreeMap;
@@ -34,6 +35,19 @@ pub struct Study {
     pub claims: fn(&Results) -> Vec<Judged>,
     /// Whether a statement of this figure is told where those figures were asked for.
     pub belongs: fn(&str, &[String]) -> bool,
+    /// Values that the testbed chose, which `--sensitivity` changes one at a time.
+    pub choices: &'static [Choice],
+}
+
+/// A value of the testbed that no source states, and another that it could have.
+#[derive(Debug)]
+pub struct Choice {
+    /// The name of its column.
+    pub name: &'static str,
+    /// The changes of the testbed.
+    pub set: &'static [&'static str],
+    /// Why it is a choice, and why this is the other value.
+    pub reason: &'static str,
 }
 
 impl Study {
@@ -41,7 +55,27 @@ impl Study {
     pub fn judge(&self, results: &Results, figures: &[String]) -> Vec<Judged> {
         let mut judged = (self.claims)(results);
         judged.retain(|j| (self.belongs)(j.figure, figures));
+        judged.iter_mut().for_each(|j| j.scale = results.scale);
         judged
+    }
+
+    /// The statement of this name, with or without the study's before it.
+    ///
+    /// # Errors
+    /// None has it.
+    pub fn row(&self, name: &str) -> Result<Judged, LabError> {
+        let short = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);
+        let mut rows = (self.claims)(&Results::default());
+        if let Some(at) = rows.iter().position(|j| j.name == short) {
+            return Ok(rows.swap_remove(at));
+        }
+        let explained = rows.iter().filter(|j| matches!(j.why, Why::Experiment(_)));
+        let explained: Vec<&str> = explained.map(|j| j.name.as_str()).collect();
+        Err(LabError::Usage(format!(
+            "{} has no row `{short}`: rows with an experiment are {}; --export FILE.csv has all names",
+            self.name,
+            explained.join(", ")
+        )))
     }
 }
 
@@ -52,6 +86,8 @@ pub struct Results {
     pub runs: Vec<(String, Record)>,
     /// Measurements of a drive alone, by name.
     pub alone: Alone,
+    /// The scale of the runs.
+    pub scale: f64,
 }
 
 impl Results {

@@ -1,122 +1,200 @@
-//! [`Judged`]: a statement of the paper beside our number.
+//! Verdicts: the class of a statement, from the paper's number and ours.
+//!
+//! ```text
+//!   measured         ours/paper is 0.75 to 1.25, on the paper's side of 1;
+//!                    of a range: our least and our most both lie in it
+//!   same direction   the same side of 1 (factors) or the same sign (gains, savings), another size;
+//!                    of "more than" and "less than" it is the best that there is
+//!   differs          all else
+//!   not run          a result that no run here gives
+//!   not a result     an input, a constant, arithmetic, a calibrated value: nothing that could come out
+//!                    otherwise
+//! ```
+//!
+//! An amount (a share, a time, a count) has no direction: beyond a quarter it differs. Of a saving, what is
+//! *left* is compared: 65 % less where the paper has 96 % less leaves 8.7 times as much.
 
-/// The paper's statement.
+mod ours;
+mod paper;
+
+pub use ours::{Ours, Stat};
+pub use paper::Paper;
+
+/// How far ours/paper may be from 1 in a number that is measured.
+const NEAR: f64 = 0.25;
+
+/// What kind of statement it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A result of runs, compared in this way.
+    Result(How),
+    /// No result.
+    NoResult(NoResult),
+}
+
+/// How a result is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// One thing over another: the side of 1 is its direction.
+    Factor,
+    /// Percent or difference more: the sign is its direction.
+    Gain,
+    /// Percent less: what is left is compared, the sign is its direction.
+    Saved,
+    /// An amount: it has no direction.
+    Amount,
+}
+
+/// What is not a result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoResult {
+    /// A value of the testbed or of the workload.
+    Input,
+    /// A constant of the code.
+    Constant,
+    /// Computed from inputs and constants.
+    Arithmetic,
+    /// A value of the testbed was chosen so that it comes out.
+    Calibrated,
+}
+
+impl NoResult {
+    /// All of them.
+    pub const ALL: [NoResult; 4] =
+        [NoResult::Input, NoResult::Constant, NoResult::Arithmetic, NoResult::Calibrated];
+
+    /// What reports call one.
+    pub fn word(self) -> &'static str {
+        match self {
+            NoResult::Input => "input",
+            NoResult::Constant => "constant",
+            NoResult::Arithmetic => "arithmetic",
+            NoResult::Calibrated => "calibrated",
+        }
+    }
+}
+
+/// The class of a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Paper {
-    /// A number.
-    Number(f64),
-    /// A range.
-    Range(f64, f64),
-    /// "Similar": about this.
-    About(f64),
-    /// More than this.
-    Above(f64),
-    /// Less than this.
-    Below(f64),
-    /// Nothing: the number is ours alone.
-    Silent,
+pub enum Class {
+    /// Ours is the paper's.
+    Measured,
+    /// Ours says the same of another size.
+    SameDirection {
+        /// Ours over the paper's, if the paper has a number.
+        factor: Option<f64>,
+    },
+    /// Ours says something else.
+    Differs {
+        /// Ours over the paper's, if the paper has a number.
+        factor: Option<f64>,
+    },
+    /// There is no number of ours.
+    NotRun,
+    /// Nothing that a run gives.
+    NotAResult(NoResult),
+    /// The paper states nothing: the number is ours alone.
+    OursAlone,
 }
 
-impl Paper {
-    /// As the paper has it.
-    pub fn text(self) -> String {
-        let plain = |v: f64| format!("{v:.2}").trim_end_matches('0').trim_end_matches('.').to_owned();
+impl Class {
+    /// What reports call it.
+    pub fn word(self) -> &'static str {
         match self {
-            Paper::Number(v) => plain(v),
-            Paper::Range(a, b) => format!("{}-{}", plain(a), plain(b)),
-            Paper::About(v) => format!("~{}", plain(v)),
-            Paper::Above(v) => format!(">{}", plain(v)),
-            Paper::Below(v) => format!("<{}", plain(v)),
-            Paper::Silent => "-".to_owned(),
+            Class::Measured => "measured",
+            Class::SameDirection { .. } => "same direction",
+            Class::Differs { .. } => "differs",
+            Class::NotRun => "not run",
+            Class::NotAResult(what) => what.word(),
+            Class::OursAlone => "ours alone",
         }
     }
 
-    /// The divisor of our number; none where the paper only says more or less.
-    pub fn number(self) -> Option<f64> {
-        match self {
-            Paper::Number(v) | Paper::About(v) => Some(v),
-            Paper::Range(a, b) => Some((a + b) / 2.0),
-            Paper::Above(_) | Paper::Below(_) | Paper::Silent => None,
-        }
-    }
-
-    /// Whether our number says the same. A factor must be on the same side of 1 (5 % apart from it). A number
-    /// that is said to be similar must be within a quarter. A number within a range agrees with the range.
-    /// All else must be within a factor of two.
-    pub fn holds(self, ours: f64, factor: bool) -> bool {
-        match self {
-            Paper::Above(v) => ours > v,
-            Paper::Below(v) => ours < v,
-            Paper::About(v) => (0.75..=1.25).contains(&(ours / v)),
-            Paper::Range(least, most) if (least..=most).contains(&ours) => true,
-            // Nothing is nothing to the digits that are printed.
-            Paper::Number(0.0) => ours.abs() < 0.005,
-            _ => match self.number() {
-                Some(v) if factor && v > 1.05 => ours > 1.05,
-                Some(v) if factor && v < 0.95 => ours < 0.95,
-                Some(v) => (0.5..=2.0).contains(&(ours / v)),
-                None => false,
-            },
+    /// The class of our number beside the paper's.
+    pub fn of(paper: Paper, how: How, ours: Ours) -> Class {
+        let factor = ratio(paper, how, ours);
+        let (least, most) = ours.ends();
+        let (measured, same) = match paper {
+            Paper::Silent => return Class::OursAlone,
+            Paper::Above(bound) => (false, least > bound),
+            Paper::Below(bound) => (false, most < bound),
+            Paper::About(v) => (near(how, v, least) && near(how, v, most), false),
+            Paper::Number(v) => {
+                let near = near(how, v, least) && near(how, v, most);
+                let side = how.side(v, least) && how.side(v, most);
+                (near && (side || !how.directed(v)), side)
+            }
+            Paper::Range(a, b) => {
+                // One number does not say a range, wherever it lies.
+                let range = matches!(ours, Ours::Span(..));
+                let side = how.side(a, least) && how.side(b, most);
+                let (in_it, reaches_it) = (least >= a && most <= b, least <= b && most >= a);
+                (range && in_it, side || (in_it && reaches_it))
+            }
+        };
+        match (measured, same) {
+            (true, _) => Class::Measured,
+            (false, true) => Class::SameDirection { factor },
+            (false, false) => Class::Differs { factor },
         }
     }
 }
 
-/// A statement beside our number.
-#[derive(Clone, Debug)]
-pub struct Judged {
-    /// Figure, table or section, as `--figure` has it.
-    pub figure: &'static str,
-    /// Workloads that it is over.
-    pub on: &'static str,
-    /// The statement.
-    pub what: &'static str,
-    /// The paper's word.
-    pub paper: Paper,
-    /// Whether it is a factor between two things, of which the side of 1 is the statement.
-    pub factor: bool,
-    /// Our number; none where it does not follow from what was run.
-    pub ours: Option<f64>,
-    /// Why ours is missing or another.
-    pub why: &'static str,
+impl How {
+    /// What is compared of a number.
+    fn compared(self, v: f64) -> f64 {
+        if self == How::Saved { 100.0 - v } else { v }
+    }
+
+    /// Whether the paper's number has a direction.
+    fn directed(self, paper: f64) -> bool {
+        match self {
+            How::Factor => paper != 1.0,
+            How::Gain | How::Saved => paper != 0.0,
+            How::Amount => false,
+        }
+    }
+
+    /// Whether our number has the paper's direction.
+    fn side(self, paper: f64, ours: f64) -> bool {
+        let same = |middle: f64| (paper > middle && ours > middle) || (paper < middle && ours < middle);
+        match self {
+            How::Factor => same(1.0),
+            How::Gain | How::Saved => same(0.0),
+            How::Amount => false,
+        }
+    }
 }
 
-impl Judged {
-    /// Ours over the paper's.
-    pub fn ratio(&self) -> Option<f64> {
-        let paper = self.paper.number().filter(|paper| *paper != 0.0)?;
-        Some(self.ours? / paper)
-    }
+/// Ours over the paper's, of what is compared.
+fn over(how: How, paper: f64, ours: f64) -> Option<f64> {
+    let (paper, ours) = (how.compared(paper), how.compared(ours));
+    (paper != 0.0).then(|| ours / paper)
+}
 
-    /// Whether ours says the same; none where either says nothing.
-    pub fn holds(&self) -> Option<bool> {
-        let ours = self.ours.filter(|_| self.paper != Paper::Silent)?;
-        Some(self.paper.holds(ours, self.factor))
+fn near(how: How, paper: f64, ours: f64) -> bool {
+    match over(how, paper, ours) {
+        Some(ratio) => (1.0 - NEAR..=1.0 + NEAR).contains(&ratio),
+        // Nothing is nothing to the digits that are printed.
+        None => how.compared(ours).abs() < 0.005,
     }
+}
 
-    /// Why they differ; nothing where ours is within a fifth of the paper's.
-    pub fn reason(&self) -> &'static str {
-        let near = self.ratio().is_some_and(|r| (0.8..=1.25).contains(&r));
-        let same = self.ratio().is_none() && self.holds() == Some(true);
-        if near || same { "" } else { self.why }
-    }
+/// Ours over the paper's: of a saving what is left, of a range the end that is further off. None where the
+/// paper's is nothing.
+pub fn ratio(paper: Paper, how: How, ours: Ours) -> Option<f64> {
+    let (least, most) = ours.ends();
+    let (a, b) = match paper {
+        Paper::Number(v) | Paper::About(v) | Paper::Above(v) | Paper::Below(v) => (v, v),
+        // One number says nothing of the two ends.
+        Paper::Range(..) if matches!(ours, Ours::One(_)) => return None,
+        Paper::Range(a, b) => (a, b),
+        Paper::Silent => return None,
+    };
+    let off = |ratio: f64| if ratio > 0.0 { ratio.ln().abs() } else { f64::INFINITY };
+    let (first, last) = (over(how, a, least)?, over(how, b, most)?);
+    Some(if off(first) >= off(last) { first } else { last })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_factor_holds_on_its_side_of_one_and_a_share_within_a_factor_of_two() {
-        let number = Paper::Number;
-        assert!(
-            number(6.0).holds(1.2, true) && !number(6.0).holds(1.0, true) && !number(6.0).holds(0.5, true)
-        );
-        assert!(number(35.0).holds(18.0, false) && !number(35.0).holds(17.0, false));
-        assert!(Paper::About(1.0).holds(1.2, true) && !Paper::About(1.0).holds(1.3, true));
-        assert!(Paper::Range(1.2, 1.5).holds(1.1, true) && Paper::Above(1.0).holds(1.01, true));
-        assert!(Paper::Range(1.02, 1.56).holds(1.03, true) && !Paper::Range(1.02, 1.56).holds(1.0, true));
-        assert!(number(0.0).holds(0.004, false) && !number(0.0).holds(0.01, false));
-        assert_eq!((number(2.50).text(), Paper::Range(1.2, 1.5).text()), ("2.5".into(), "1.2-1.5".into()));
-        assert_eq!((Paper::About(1.0).text(), Paper::Above(1.0).text()), ("~1".into(), ">1".into()));
-    }
-}
+mod tests;

@@ -9,16 +9,20 @@ use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
 use granary_lab::report::json_line;
 use granary_papers::reproduce::{
-    Plan, Results, Study, claims_table, matrix_table, sensitivity, sensitivity_table, warnings_text,
+    Plan, Results, Study, choices_text, claims_table, matrix_table, sensitivity_table, warnings_text,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The arguments, with the study's defaults where an argument is left out.
+mod why;
+
+/// What was asked for, with what the study says where nothing was said.
 struct Asked<'a> {
     args: &'a ReproduceArgs,
     study: &'static Study,
     figures: Vec<String>,
+    workloads: Vec<String>,
+    file_systems: Vec<String>,
     testbed: &'a str,
     scale: f64,
 }
@@ -31,7 +35,9 @@ impl Asked<'_> {
             false => args.figure.clone(),
         };
         let testbed = args.testbed.as_deref().unwrap_or(study.testbed);
-        Ok(Asked { args, study, figures, testbed, scale: args.scale.unwrap_or(study.scale) })
+        let scale = args.scale.unwrap_or(study.scale);
+        let (workloads, file_systems) = (args.workload.clone(), args.fs.clone());
+        Ok(Asked { args, study, figures, workloads, file_systems, testbed, scale })
     }
 
     fn title(&self) -> String {
@@ -42,6 +48,9 @@ impl Asked<'_> {
 /// Runs the command.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let asked = Asked::of(args)?;
+    if let Some(row) = &args.why {
+        return why::run(&asked, row);
+    }
     if args.sensitivity {
         return sensitive(&asked);
     }
@@ -96,8 +105,8 @@ fn made(
         scale: asked.scale,
         seed,
         commit: env!("GRANARY_COMMIT"),
-        workloads: &args.workload,
-        file_systems: &args.fs,
+        workloads: &asked.workloads,
+        file_systems: &asked.file_systems,
     };
     let mut planned = plan.runs(asked.study, &asked.figures)?;
     if let Some(dir) = &args.record {
@@ -129,24 +138,20 @@ fn made(
         None => (asked.study.alone)(&plan, &asked.figures)?,
         Some(_) => BTreeMap::new(),
     };
-    Ok((Results { runs, alone }, failed))
+    Ok((Results { runs, alone, scale: asked.scale }, failed))
 }
 
-/// The statements under each of the choices that the testbed makes, and with three seeds.
+/// The statements as the testbed has it, under each of its choices, and with three seeds.
 fn sensitive(asked: &Asked<'_>) -> Result<(), Failure> {
     let args = asked.args;
-    if asked.study.name != "bytefs" {
-        let why =
-            format!("--sensitivity varies what the testbed of ByteFS chose; {} has none", asked.study.name);
-        return Err(Failure::usage(why));
-    }
     let mut outputs = Outputs::open(&[], args.out.as_deref())?;
     let stop = Stop::watch()?;
     stop.measuring();
     let (mut columns, mut failed, mut json) = (Vec::new(), Vec::new(), String::new());
     let seeds = [args.seed + 1, args.seed + 2].map(|seed| (format!("seed {seed}"), &[][..], seed));
-    let choices = sensitivity().map(|(name, changes)| (name.to_owned(), changes, args.seed));
-    for (name, changes, seed) in choices.into_iter().chain(seeds) {
+    let choices = asked.study.choices.iter().map(|c| (c.name.to_owned(), c.set, args.seed));
+    let profile = std::iter::once(("testbed".to_owned(), &[][..], args.seed));
+    for (name, changes, seed) in profile.chain(choices).chain(seeds) {
         if stop.signal().is_some() {
             break;
         }
@@ -158,7 +163,12 @@ fn sensitive(asked: &Asked<'_>) -> Result<(), Failure> {
         failed.extend(errors);
         columns.push((name, asked.study.judge(&results, &asked.figures)));
     }
-    let text = format!("{}: what each choice moves\n\n{}", asked.title(), sensitivity_table(&columns));
+    let text = format!(
+        "{}: what each choice moves\n\n{}\n{}",
+        asked.title(),
+        sensitivity_table(&columns),
+        choices_text(asked.study.choices)
+    );
     out!("{text}");
     outputs.write(&[], &json, &text)?;
     end(&stop, &failed)

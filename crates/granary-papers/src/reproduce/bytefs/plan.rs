@@ -2,7 +2,7 @@
 
 use super::{FILE_SYSTEMS, MACRO, MICRO, WORKLOADS};
 use crate::reproduce::plan::{Plan, Planned};
-use crate::reproduce::study::MAIN;
+use crate::reproduce::study::{Choice, MAIN};
 use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
 use granary_workload::{Workload, builtin};
@@ -124,17 +124,34 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
     }
 }
 
-/// The profile's three choices, varied one at a time: the name of a column and the changes of the testbed.
-pub fn sensitivity() -> [(&'static str, &'static [&'static str]); 6] {
-    [
-        ("profile", &[]),
-        ("16x1", &["geometry.channels=16", "geometry.blocks_per_plane=4384"]),
-        ("8x8", &["geometry.ways=8", "geometry.blocks_per_plane=1096"]),
-        ("mask", &["vfs.tracking=mask"]),
-        ("all: buffer", &["firmware.cache_write_ack=buffer"]),
-        ("all: program", &["firmware.write_ack=program"]),
-    ]
-}
+/// What the profile chose, and what else it could be (docs/BENCHMARKS.md, "What the choices move").
+pub(super) const CHOICES: [Choice; 5] = [
+    Choice {
+        name: "16x1",
+        set: &["geometry.channels=16", "geometry.blocks_per_plane=4384"],
+        reason: "the paper states eight channels, of which one way each is the artifact's: twice the channels",
+    },
+    Choice {
+        name: "8x8",
+        set: &["geometry.ways=8", "geometry.blocks_per_plane=1096"],
+        reason: "likewise: eight ways",
+    },
+    Choice {
+        name: "mask",
+        set: &["vfs.tracking=mask"],
+        reason: "the paper finds changed lines by XOR; stores could mark them as well",
+    },
+    Choice {
+        name: "all: buffer",
+        set: &["firmware.cache_write_ack=buffer"],
+        reason: "no source says when a block is acknowledged: from the buffer, for all file systems",
+    },
+    Choice {
+        name: "all: program",
+        set: &["firmware.write_ack=program"],
+        reason: "likewise: after the flash has it, for all file systems",
+    },
+];
 
 #[cfg(test)]
 mod tests {

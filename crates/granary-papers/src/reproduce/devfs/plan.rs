@@ -1,7 +1,7 @@
 //! The runs of DevFS's figures, each once.
 
 use crate::reproduce::plan::{Plan, Planned};
-use crate::reproduce::study::MAIN;
+use crate::reproduce::study::{Choice, MAIN};
 use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
 use granary_workload::Workload;
@@ -44,6 +44,30 @@ pub(super) const STEPS: [(&str, [bool; 3], &str); 4] = [
 ];
 /// Clocks of the drive's processors of figure 10b, MHz.
 pub(super) const CLOCKS: [u32; 3] = [2200, 1800, 1400];
+
+/// What the testbed chose, and what else it could be.
+pub(super) const CHOICES: [Choice; 4] = [
+    Choice {
+        name: "syscall 500",
+        set: &["host.costs.syscall=500"],
+        reason: "getppid was measured; Kuco has about 480 ns for the kernel's file layer in a read of 1 KiB",
+    },
+    Choice {
+        name: "hand-over 59",
+        set: &["host.costs.doorbell=59", "host.costs.completion=59"],
+        reason: "measured on another machine and scaled as a system call, which a cache line's way is not: half",
+    },
+    Choice {
+        name: "caches 14M",
+        set: &["nvm.caches=14MiB"],
+        reason: "the paper does not name its processor: those of a Xeon of fewer cores",
+    },
+    Choice {
+        name: "no log entry",
+        set: &["host.costs.log_entry=0"],
+        reason: "NOVA is charged for a record of its log, DevFS for none of its journal: none for both",
+    },
+];
 
 /// The runs for these figures, in a fixed order.
 ///
