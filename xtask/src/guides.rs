@@ -7,6 +7,9 @@
 //!
 //! It builds the released program, so it takes as long as that.
 
+mod blocks;
+
+use blocks::commands;
 use clap::Args as ClapArgs;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,21 +55,6 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         println!("{}: every command did what it should", guide.display());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// All commands of a guide.
-fn commands(text: &str) -> String {
-    let mut script = String::new();
-    let mut inside = false;
-    for line in text.lines() {
-        match (inside, line) {
-            (false, "```sh") => inside = true,
-            (true, "```") => inside = false,
-            (true, line) => script += &format!("{line}\n"),
-            (false, _) => {}
-        }
-    }
-    script
 }
 
 /// A clone of what is committed here.

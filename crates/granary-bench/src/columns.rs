@@ -1,4 +1,4 @@
-//! [`Columns`]: a table whose columns are shared out to several tables where one would be wider than the
+//! A table whose columns are shared out to several tables where one would be wider than the
 //! screen.
 //!
 //! ```text

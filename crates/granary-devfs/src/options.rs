@@ -59,11 +59,11 @@ pub struct MountOptions {
     pub reverse_dentries: bool,
     /// So do the parts of their inodes that only open files need (section 3.4, "inode").
     pub reverse_inodes: bool,
-    /// Host memory for dentries: [choice] 64 MiB, a third of a million of the paper's 192 B.
+    /// Host memory for dentries: \[choice\] 64 MiB, a third of a million of the paper's 192 B.
     pub host_dentries: Bytes,
-    /// Host memory for inodes: [choice] 192 MiB, the same number of 578 B.
+    /// Host memory for inodes: \[choice\] 192 MiB, the same number of 578 B.
     pub host_inodes: Bytes,
-    /// Most bytes of the log that are not at home: what the capacitor has energy for. [choice] 1 MiB; the
+    /// Most bytes of the log that are not at home: what the capacitor has energy for. \[choice\] 1 MiB; the
     /// paper has no figure. With its 8 KiB of queue and journal it is what 128 open files have.
     pub capacitor_bytes: Bytes,
 }

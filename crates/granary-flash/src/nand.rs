@@ -242,7 +242,7 @@ impl<M: Medium> Nand<M> {
     }
 
     /// The part of [`NandStats::plane_busy`] and [`NandStats::bus_busy`] that lies after `now`. Of planes
-    /// that wait for each other ([`PlaneMode`]) one stands for its die.
+    /// that wait for each other ([`crate::PlaneMode`]) one stands for its die.
     pub fn ahead(&self, now: Nanos) -> (Nanos, Nanos) {
         let sum = |t: &[Timeline]| Nanos(t.iter().map(|t| t.ahead(now).0).sum());
         (sum(&self.planes), sum(&self.buses))

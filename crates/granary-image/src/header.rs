@@ -25,7 +25,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use toml::Table;
 
-/// The format that this program writes, the newest that it reads: each file has a label ([`crate::label`]).
+/// The format that this program writes, the newest that it reads: each file has a label (label.rs).
 pub const FORMAT: u32 = 5;
 /// The newest without labels, with devices beside the SSD.
 const UNLABELLED: u32 = 4;

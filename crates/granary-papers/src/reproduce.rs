@@ -1,4 +1,4 @@
-//! What papers state, beside what comes out here.
+//! The statements of papers beside our numbers.
 //!
 //! ```text
 //!   figures ─ plan ─> runs: setting, workload, file system ─> records ─┐

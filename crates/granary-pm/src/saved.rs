@@ -55,7 +55,7 @@ pub fn write(pm: &Pm, free: &FreeLists, words: &[u64]) -> Result<Option<u64>> {
     Ok(Some(blocks[0]))
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 ///
 /// # Errors
 /// `Corrupt`; the drive's.

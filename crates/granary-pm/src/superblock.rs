@@ -19,8 +19,8 @@ pub fn write(pm: &Pm, copy: u64, bytes: &[u8]) -> Result<()> {
 }
 
 /// The first of both that can be parsed; where none can, the first one's error. A drive that is not larger
-/// than `copy` has none. Where only the copy can be, it replaces the first at once: the next [`write`] begins
-/// with the copy.
+/// than `copy` has none. Where only the copy can be, it replaces the first at once: the next [`write()`]
+/// begins with the copy.
 ///
 /// # Errors
 /// Those of `parse`; the drive's.

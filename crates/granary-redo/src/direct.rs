@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Half of the time of such a call is the host's copying into its page cache: beside the thread the drive
-//! goes on with the next step. At most [`AHEAD`] steps are under way when it hands over another one; each is
+//! goes on with the next step. At most `AHEAD` steps are under way when it hands over another one; each is
 //! read here until it is done.
 //!
 //! Invariants: one thread carries out the steps, in order, and while they are under way it alone writes to

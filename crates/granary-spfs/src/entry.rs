@@ -70,7 +70,7 @@ macro_rules! cases {
     };
 }
 
-/// A crash case with the options at `which` of [`CASES`].
+/// A crash case with the options at `which` of `CASES`.
 pub const fn case(name: &'static str, which: usize) -> CrashCase {
     // With `consistency = "meta"` an overwrite may be torn.
     let (inodes_may_change, pages_are_whole) = (which >= 2, which != 1);

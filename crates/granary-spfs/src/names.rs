@@ -15,8 +15,8 @@ use granary_vfs::NodeRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where the positions of files in persistent memory alone begin. [choice] as far up as they fit below 2^63,
-/// which is the end of what a program can be told: their numbers have 44 bits.
+/// Where the positions of files in persistent memory alone begin. \[choice\] as far up as they fit below
+/// 2^63, which is the end of what a program can be told: their numbers have 44 bits.
 const FIRST: u64 = (1 << 63) - (1 << 45);
 
 impl Spfs {

@@ -93,7 +93,7 @@ pub struct MountOptions {
     pub replace_percent: u32,
     /// Pieces that a first write copies from below.
     pub promotion_copy: PromotionCopy,
-    /// Clusters of an aligned piece. [choice] 64 (256 KiB): from so many on the released code prefers to
+    /// Clusters of an aligned piece. \[choice\] 64 (256 KiB): from so many on the released code prefers to
     /// split an extent.
     pub piece: u32,
     /// Files leave persistent memory by their sync factor.
@@ -110,11 +110,11 @@ pub struct MountOptions {
     pub slow_above: u32,
     /// Use, percent, from which it waits 5 ms.
     pub crawl_above: u32,
-    /// Age at which memory of removed files is given back by a sync of the lower file system. [choice] 5 s,
+    /// Age at which memory of removed files is given back by a sync of the lower file system. \[choice\] 5 s,
     /// jbd2's commit interval.
     pub purge_after: Nanos,
     /// Bits of a hash that the directory of a table may have, at most 16. A full segment that would need more
-    /// gets overflow pages. [choice] 16, a directory of 256 KiB.
+    /// gets overflow pages. \[choice\] 16, a directory of 256 KiB.
     pub directory_bits: u32,
 }
 

@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes in a bucket.
 const BUCKET: usize = 256;
-/// Most bits of a directory. [choice] a directory of 256 KiB; beyond it a full segment gets overflow pages.
+/// Most bits of a directory. \[choice\] a directory of 256 KiB; beyond it a full segment gets overflow pages.
 pub const MAX_DEPTH: u32 = 16;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCEH");
 

@@ -26,7 +26,7 @@ mod tests;
 
 use std::sync::Arc;
 
-/// Bytes of a piece. The pieces that a trace touches are laid out before the replay. [choice] Large enough
+/// Bytes of a piece. The pieces that a trace touches are laid out before the replay. \[choice\] Large enough
 /// that laying out is no random access of single pages. Small enough that a large file stays small where the
 /// trace touches little of it.
 pub const PIECE: u64 = 64 << 10;

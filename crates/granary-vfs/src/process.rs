@@ -107,7 +107,7 @@ impl Process {
         Ok(Fd(at as u32))
     }
 
-    /// As [`Posix::utimens`], of a symbolic link itself.
+    /// As [`utimens`](crate::Posix::utimens), of a symbolic link itself.
     ///
     /// # Errors
     /// The same.

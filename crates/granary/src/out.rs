@@ -1,5 +1,5 @@
-//! stdout and stderr: the only way to them. [`out!`] and [`outln!`] print as `print!` and `println!` do,
-//! [`say!`] as `eprintln!`.
+//! stdout and stderr: the only way to them. `out!` and `outln!` print as `print!` and `println!` do,
+//! `say!` as `eprintln!`.
 //!
 //! A reader that went away (`granary ls IMAGE | head -1`) is nothing to complain of: what is printed from
 //! then on is dropped, and the command ends as it would have ended, with images closed and its own exit code.
@@ -23,7 +23,7 @@ fn with(work: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
     }
 }
 
-/// For [`out!`] and [`outln!`].
+/// For `out!` and `outln!`.
 pub fn print(text: Arguments<'_>) {
     with(|out| out.write_fmt(text));
 }
@@ -61,23 +61,23 @@ pub fn finish() -> io::Result<()> {
     }
 }
 
-/// For [`say!`]: a line on stderr, if it can be written.
+/// For `say!`: a line on stderr, if it can be written.
 pub fn say(text: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// `print!`, by [`print`].
+/// `print!`, by `print`.
 macro_rules! out {
     ($($arg:tt)*) => { $crate::out::print(format_args!($($arg)*)) };
 }
 
-/// `println!`, by [`print`].
+/// `println!`, by `print`.
 macro_rules! outln {
     () => { $crate::out::print(format_args!("\n")) };
     ($($arg:tt)*) => { $crate::out::print(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
-/// `eprintln!`, by [`say`].
+/// `eprintln!`, by `say!`.
 macro_rules! say {
     ($($arg:tt)*) => { $crate::out::say(format_args!($($arg)*)) };
 }

@@ -19,7 +19,7 @@ use granary_units::{LINE_SIZE, Lpa, Nanos, Page, Payload, TxId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Pages of the buffer. [choice] so few that it is full within any test.
+/// Pages of the buffer. \[choice\] so few that it is full within any test.
 pub const PAGES: usize = 64;
 
 /// The line of a registry.

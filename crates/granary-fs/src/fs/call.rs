@@ -25,7 +25,7 @@ pub enum Origin {
     #[default]
     Program,
     /// From a file system stacked on this vfs: the upper vfs has counted the system call and charged it, and
-    /// says what time it is ([`Lower`](crate::Lower)).
+    /// says what time it is (`Lower` of granary-vfs).
     Above(Time),
 }
 

@@ -4,8 +4,8 @@ use super::{Change, Children, FANOUT, HOLE, HrTree, NIL, Node, Root, slot_of, sp
 use crate::unit::{Unit, Word};
 
 impl HrTree {
-    /// Makes `unit` what a block is. New nodes take their numbers from `numbers`, of which [`MOST_NEW`] are
-    /// enough. Returns the unit that was there and what changed.
+    /// Makes `unit` what a block is. New nodes take their numbers from `numbers`, of which
+    /// [`super::MOST_NEW`] are enough. Returns the unit that was there and what changed.
     ///
     /// # Panics
     /// Where `numbers` runs out: the caller reserves first.

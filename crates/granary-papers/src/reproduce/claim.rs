@@ -13,7 +13,7 @@ pub struct Judged {
     pub figure: &'static str,
     /// Workloads that it is over.
     pub on: &'static str,
-    /// What is stated.
+    /// The statement, in a few words.
     pub what: &'static str,
     /// The paper's word.
     pub paper: Paper,
@@ -29,7 +29,7 @@ pub struct Judged {
     pub scale: f64,
     /// Our number; none where it does not follow from what was run.
     pub ours: Option<Ours>,
-    /// What a number of ours would need that is not there.
+    /// Parts that a number of ours would need and that are not there.
     pub needs: &'static str,
     /// The experiment that shows why ours is another, if there is one.
     pub why: Why,
@@ -152,7 +152,7 @@ impl Judged {
         ratio(self.paper, how, self.ours?)
     }
 
-    /// What tables say where ours is not the paper's: the experiment that shows why, or that none does.
+    /// The text of tables where ours is not the paper's: the experiment that shows why, or that none does.
     pub fn reason(&self) -> String {
         match (self.class(), self.why) {
             (Class::SameDirection { .. } | Class::Differs { .. }, Why::Experiment(e)) => {

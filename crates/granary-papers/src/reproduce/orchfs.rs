@@ -76,7 +76,7 @@ const SPLITS: [Split; 4] = [
     Split { bytes: 1 << 20, names: ["split 1 MiB writes", "split 1 MiB reads"] },
 ];
 
-/// What the testbed says, and what its SSD does alone.
+/// Values of the testbed, and measures of its SSD alone.
 fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let (mut out, asked) = (BTreeMap::new(), |figure: &str| figures.iter().any(|f| f == figure));
     let testbed = plan.whole()?;

@@ -1,4 +1,4 @@
-//! What every study's rows, reasons and choices must be.
+//! Rules for the rows, reasons and choices of every study.
 
 use super::*;
 use std::collections::BTreeSet;

@@ -23,7 +23,7 @@ pub use paper::Paper;
 /// How far ours/paper may be from 1 in a number that is measured.
 const NEAR: f64 = 0.25;
 
-/// What kind of statement it is.
+/// The kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A result of runs, compared in this way.
@@ -45,7 +45,7 @@ pub enum How {
     Amount,
 }
 
-/// What is not a result of a run.
+/// Kinds of statements that no run gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoResult {
     /// A value of the testbed or of the workload.
@@ -63,7 +63,7 @@ impl NoResult {
     pub const ALL: [NoResult; 4] =
         [NoResult::Input, NoResult::Constant, NoResult::Arithmetic, NoResult::Calibrated];
 
-    /// What reports call one.
+    /// Its word in reports.
     pub fn word(self) -> &'static str {
         match self {
             NoResult::Input => "input",
@@ -98,7 +98,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// What reports call it.
+    /// Its word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Class::Measured => "measured",
@@ -141,7 +141,7 @@ impl Class {
 }
 
 impl How {
-    /// What is compared of a number.
+    /// The part of a number that is compared.
     fn compared(self, v: f64) -> f64 {
         if self == How::Saved { 100.0 - v } else { v }
     }

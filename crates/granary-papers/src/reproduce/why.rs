@@ -18,7 +18,7 @@ pub enum Why {
 /// A change of the testbed under which a row comes nearer to the paper's.
 #[derive(Debug)]
 pub struct Experiment {
-    /// What decides, in one sentence.
+    /// The cause, in one sentence.
     pub says: &'static str,
     /// Figures whose runs the row needs.
     pub figures: &'static [&'static str],
@@ -26,13 +26,13 @@ pub struct Experiment {
     pub workloads: &'static [&'static str],
     /// Of their file systems only these; none: all.
     pub file_systems: &'static [&'static str],
-    /// What is changed.
+    /// Changes of the testbed.
     pub set: &'static [&'static str],
-    /// What must be seen with it.
+    /// The effect that must be seen.
     pub must: Must,
 }
 
-/// What must be seen with the change.
+/// An effect that must be seen with the change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Must {
     /// The row turns to the paper's side.
@@ -43,7 +43,7 @@ pub enum Must {
     Close(f64),
 }
 
-/// What an experiment showed.
+/// The outcome of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
     /// Ours without the change.
@@ -103,7 +103,7 @@ impl Must {
 }
 
 impl Shown {
-    /// What came out, as text.
+    /// The outcome as text.
     pub fn text(&self, row: &Judged, experiment: &Experiment) -> String {
         let number = |n: Option<Ours>| n.map_or_else(|| "-".to_owned(), |n| n.text(2));
         let closed = self

@@ -1,4 +1,4 @@
-//! [`DiskHost`]: an image as a directory of files, reached through [`Members`] alone.
+//! [`DiskHost`]: an image as a directory of files, reached through `Members` alone.
 
 use super::members::Members;
 use super::{Host, HostFile, Map, lock};

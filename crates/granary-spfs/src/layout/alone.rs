@@ -16,7 +16,7 @@ use granary_fs::{Result, Time};
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::{Batch, Pm};
 
-/// Numbers of such files begin here. [choice] the last numbers that an `i64` has: lower file systems count
+/// Numbers of such files begin here. \[choice\] the last numbers that an `i64` has: lower file systems count
 /// from 1, and directories of the host have numbers above for what is mounted within.
 const NUMBERS: u64 = 0x7fff_f000_0000_0000;
 /// Bits that are counted.

@@ -30,7 +30,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"OVFL");
 const NEXT: u64 = 16;
 /// Bytes of slots in a page.
 pub(super) const ROOM: usize = BLOCK as usize - BUCKET;
-/// Most pages of a segment: more is a circle. [choice] 61,440 names of one hash.
+/// Most pages of a segment: more is a circle. \[choice\] 61,440 names of one hash.
 const MOST: usize = 256;
 
 /// Byte address of the word that leads to the first page of a segment.

@@ -171,7 +171,7 @@ pub enum Op {
     List(String),
     Chdir(String),
     Umask(u16),
-    /// Becomes user 0, 1 or 2; see [`user`].
+    /// Becomes user 0, 1 or 2; see `user`.
     Become(u32),
 }
 

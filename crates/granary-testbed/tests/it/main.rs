@@ -1,5 +1,6 @@
 //! The registry, and what devices do and need on the built-in testbeds.
 
+mod mechanisms;
 mod memory;
 mod moves;
 mod named;

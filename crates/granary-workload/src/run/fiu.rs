@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Descriptors of a client. [choice] a quarter of the 1,024 that Linux gives a process (RLIMIT_NOFILE).
+/// Descriptors of a client. \[choice\] a quarter of the 1,024 that Linux gives a process (RLIMIT_NOFILE).
 pub(super) const MOST_OPEN: usize = 256;
 /// Bytes of a write that lays a file out.
 const STEP: u64 = 1 << 20;

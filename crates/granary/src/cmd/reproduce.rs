@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 
 mod why;
 
-/// What was asked for, with what the study says where nothing was said.
+/// The arguments, with the study's values where they leave something out.
 struct Asked<'a> {
     args: &'a ReproduceArgs,
     study: &'static Study,

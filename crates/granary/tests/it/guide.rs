@@ -1,6 +1,10 @@
 //! Every command of the guide works when it is pasted: the `sh` blocks of a page run in one shell, in an
 //! empty directory, with `granary` on the path.
 
+#[path = "../../../../xtask/src/guides/blocks.rs"]
+mod blocks;
+
+use blocks::commands;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,24 +14,13 @@ fn pages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src")
 }
 
-/// The commands of a page.
-fn commands(page: &Path) -> String {
-    let text = fs::read_to_string(page).expect("a page");
-    let (mut script, mut inside) = (String::new(), false);
-    for line in text.lines() {
-        match line {
-            "```sh" => inside = true,
-            "```" => inside = false,
-            line if inside => script += &format!("{line}\n"),
-            _ => {}
-        }
-    }
-    script
+fn script(page: &Path) -> String {
+    commands(&fs::read_to_string(page).expect("a page"))
 }
 
 /// Runs the commands of a page.
 fn follow(name: &str) {
-    let script = commands(&pages().join(name).with_extension("md"));
+    let script = script(&pages().join(name).with_extension("md"));
     if script.contains("granary mount") && !Path::new("/dev/fuse").exists() {
         granary_suite::skip::skipped("/dev/fuse is missing");
         return;
@@ -42,7 +35,7 @@ fn follow(name: &str) {
         .env("PATH", std::env::join_paths(paths).expect("a path"))
         .output()
         .expect("bash runs");
-    // What a page that failed has left mounted.
+    // A page that failed may have left something mounted.
     for entry in fs::read_dir(&dir).expect("there").flatten() {
         let _ = rustix::mount::unmount(entry.path(), rustix::mount::UnmountFlags::DETACH);
     }
@@ -63,7 +56,7 @@ macro_rules! pages {
         fn all_pages_with_commands_are_followed() {
             let named = BTreeSet::from([$($name.to_owned()),+]);
             let all = fs::read_dir(pages()).expect("the guide").map(|page| page.expect("a page").path());
-            let with_commands = all.filter(|page| !commands(page).is_empty());
+            let with_commands = all.filter(|page| !script(page).is_empty());
             let found: BTreeSet<String> =
                 with_commands.map(|page| page.file_stem().expect("a name").to_string_lossy().into_owned()).collect();
             assert_eq!(found, named);

@@ -38,12 +38,12 @@ impl Backend {
         self.ftl.is_mapped(lpa) || self.newest.contains_key(&lpa)
     }
 
-    /// Touches what accesses to these pages will look up ([`Ftl::look_ahead`]).
+    /// Touches what accesses to these pages will look up ([`granary_flash::Ftl::look_ahead`]).
     pub fn look_ahead(&self, lpas: &[Lpa]) {
         self.ftl.look_ahead(lpas);
     }
 
-    /// Reads of `n` pages from `lpa` on come now ([`Ftl::prefetch_reads`]).
+    /// Reads of `n` pages from `lpa` on come now ([`granary_flash::Ftl::prefetch_reads`]).
     #[inline]
     pub fn prefetch_reads(&self, lpa: Lpa, n: usize) {
         self.ftl.prefetch_reads(lpa, n);

@@ -124,7 +124,8 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
     }
 }
 
-/// What the profile chose, and what else it could be (docs/BENCHMARKS.md, "What the choices move").
+/// Values that the profile chose, and others that they could have (docs/BENCHMARKS.md, "What the choices
+/// move").
 pub(super) const CHOICES: [Choice; 5] = [
     Choice {
         name: "16x1",

@@ -4,7 +4,7 @@
 //! Both halves are filled while time stands still, so that cleaning frees nothing: entries of one line over
 //! pages that flash holds, in transactions of eleven, and one entry in twelve of a transaction that never
 //! commits. How many lines a page has in the log decides how many pages are read and programmed; the paper
-//! does not say it. Twelve is [choice]; the leftovers of the authors' runs have 74 to 94 entries for each
+//! does not say it. Twelve is \[choice\]; the leftovers of the authors' runs have 74 to 94 entries for each
 //! page that cleaning wrote (2.5 to 3.1 million on 33,400).
 
 use granary_bench::memory;

@@ -45,7 +45,7 @@ pub(super) const STEPS: [(&str, [bool; 3], &str); 4] = [
 /// Clocks of the drive's processors of figure 10b, MHz.
 pub(super) const CLOCKS: [u32; 3] = [2200, 1800, 1400];
 
-/// What the testbed chose, and what else it could be.
+/// Values that the testbed chose, and others that they could have.
 pub(super) const CHOICES: [Choice; 4] = [
     Choice {
         name: "syscall 500",

@@ -88,7 +88,7 @@ pub(super) const PCIE5: &str = "PCIe 5.0";
 /// Its testbed.
 pub(super) const PCIE5_TESTBED: &str = "orchfs-pcie5";
 
-/// What the testbed chose, and what else it could be.
+/// Values that the testbed chose, and others that they could have.
 pub(super) const CHOICES: [Choice; 4] = [
     Choice {
         name: "page 1.45 us",

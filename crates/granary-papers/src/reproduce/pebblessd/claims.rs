@@ -42,7 +42,7 @@ pub(super) fn claims(results: &Results) -> Vec<Judged> {
     rows.all
 }
 
-/// What the second file system of a pair saves of the first, percent.
+/// Percent of the first that the second file system of a pair saves.
 type Saved<'a> = fn(&Rows<'a>, &str, &str, &str) -> Option<f64>;
 
 struct Rows<'a> {
@@ -93,7 +93,7 @@ impl<'a> Rows<'a> {
         less(of(opt)?, of(fs)?)
     }
 
-    /// What the second of a pair saves, by workload. One that leaves nothing to clean says nothing of
+    /// Savings of the second of a pair, by workload. One that leaves nothing to clean says nothing of
     /// cleaning.
     fn saved(&self, fs: &str, opt: &str, of: Saved<'a>) -> Option<Vec<f64>> {
         let idle = |w: &str| self.cleaned(w, fs).is_some_and(|c| c.host.written() == 0);
@@ -154,8 +154,8 @@ impl<'a> Rows<'a> {
         self.overwritten();
     }
 
-    /// What the drive's own gc copies for each 100 pages of one more drive write, on a drive of 1.9 GB of
-    /// which half of each segment moved. The paper does not report it.
+    /// Copies of the drive's own gc for each 100 pages of one more drive write. The drive has 1.9 GB, and
+    /// half of each segment moved. The paper does not report it.
     fn overwritten(&mut self) {
         for (fs, on) in [
             ("f2fs", "F2FS"),

@@ -24,7 +24,7 @@ const SMALL: [&str; 3] = [
     "drive.flash.geometry.blocks_per_plane=240",
 ];
 
-/// What the testbed chose, and what else it could be.
+/// Values that the testbed chose, and others that they could have.
 pub(super) const CHOICES: [Choice; 4] = [
     Choice {
         name: "command 2 us",

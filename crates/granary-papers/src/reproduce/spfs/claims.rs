@@ -106,7 +106,7 @@ impl Rows<'_> {
         self.all.push(ziggurat.needs("Ziggurat"));
     }
 
-    /// What the code that enters and searches extents gives for any run.
+    /// Numbers that the code for extents gives in any run.
     fn hashing(&mut self) {
         let f = "hashing";
         for (name, on, what, paper, value) in [

@@ -49,7 +49,7 @@ pub(super) const NVLOG: &str = "NVLog";
 /// File systems below, with and without SPFS.
 pub(super) const PAIRS: [(&str, &str); 2] = [("spfs+ext4", "ext4"), ("spfs+f2fs", "f2fs")];
 
-/// What the testbed chose, and what else it could be.
+/// Values that the testbed chose, and others that they could have.
 pub(super) const CHOICES: [Choice; 3] = [
     Choice {
         name: "page 1.45 us",

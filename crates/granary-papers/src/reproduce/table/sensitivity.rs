@@ -1,4 +1,4 @@
-//! What each choice of the testbed moves.
+//! The rows that each choice of the testbed moves.
 
 use super::claims::number;
 use crate::reproduce::claim::Judged;

@@ -52,7 +52,7 @@ pub enum Stat {
 }
 
 impl Stat {
-    /// What reports call it.
+    /// Its word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Stat::One => "one",

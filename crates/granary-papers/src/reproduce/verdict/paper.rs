@@ -1,6 +1,6 @@
 //! [`Paper`]: a statement as the paper has it.
 
-/// What the paper states.
+/// The statement of a paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Paper {
     /// A number.

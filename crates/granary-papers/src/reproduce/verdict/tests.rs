@@ -46,7 +46,7 @@ fn an_amount_has_no_direction() {
     assert_eq!(class(Number(1.5), How::Amount, One(2.27)), "differs");
 }
 
-/// What was saved is within a third: 65 of 96 %. What is left is 8.75 times the paper's.
+/// The savings are within a third of each other: 65 of 96 %. The rest is 8.75 times the paper's.
 #[test]
 fn of_a_saving_what_is_left_is_compared() {
     assert_eq!(

@@ -34,7 +34,7 @@ pub(super) fn link_traffic(r: &Results, all: &mut Vec<Judged>) {
         let ours = each(&MICRO, |w| over(w, fs, &metadata));
         all.push(row("8", name, "micro", what, Number(paper)).factor().over(stat, FOUR, ours));
     }
-    // Of what reads nothing there is no share.
+    // A workload that reads nothing has no share.
     let read = |w: &str| {
         let of = |fs: &str| Some(r.main(w, fs)?.host.metadata_read() as f64);
         let (ours, nova) = (of("bytefs")?, of("nova")?);

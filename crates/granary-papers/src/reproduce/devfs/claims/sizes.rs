@@ -26,7 +26,7 @@ impl Rows<'_> {
         self.all.push(row(F, "memory", "platform", "memory, GB", Number(128.0)).input());
     }
 
-    /// What the paper says of others' machines.
+    /// Statements of the paper on other machines.
     fn background(&mut self) {
         for (name, what, paper) in [
             ("ssd-throughput", "throughput of PCIe SSDs, GB/s", Range(8.0, 16.0)),

@@ -24,7 +24,7 @@ const UNITS: [(&str, &str, &str, &str); 3] = [
     ("space.ssd_block", "block", "SSD blocks after the fill, GB", "SSD blocks after overwrites, GB"),
 ];
 
-/// What the rows of a size are called.
+/// Short names of the rows of a size.
 const NAMES: [&str; 8] = ["small", "32k", "64k", "128k", "256k", "512k", "1m", "mixed"];
 
 impl Rows<'_> {
@@ -53,7 +53,7 @@ impl Rows<'_> {
                 }
             }
         }
-        // What the paper's text describes; the published table does not follow it.
+        // The paper's text describes this; the published table does not follow it.
         for (i, (size, ..)) in TABLE2.into_iter().enumerate().skip(1) {
             let ours = self.cell(PAPER, "over", i, "space.nvm_upage");
             let what = "Upages with the text's reclaim, GB";

@@ -1,4 +1,4 @@
-//! What the testbed states of the drive, and what the paper's tables take of its memory: none is a result.
+//! Values of the testbed's drive, and the memory that the paper's tables take: none is a result.
 
 use super::Rows;
 use crate::reproduce::claim::row;
