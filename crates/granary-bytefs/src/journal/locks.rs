@@ -80,3 +80,41 @@ impl TxTable {
         self.state.lock().ongoing
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granary_sim::{World, sleep, spawn};
+    use granary_units::Nanos;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    /// Two tasks in transactions of these lines: the most that were inside at once.
+    fn inside(lines: [(u64, u64); 2]) -> u32 {
+        let world = World::default().run(move || {
+            let (table, now, most) =
+                (Arc::new(TxTable::new()), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+            let tasks = lines.map(|line| {
+                let (table, now, most) = (Arc::clone(&table), Arc::clone(&now), Arc::clone(&most));
+                spawn("transaction", move || {
+                    table.enter([line].into_iter());
+                    most.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
+                    sleep(Nanos(1_000));
+                    now.fetch_sub(1, Relaxed);
+                    table.leave([line].into_iter());
+                })
+            });
+            tasks.into_iter().for_each(granary_sim::JoinHandle::join);
+            assert_eq!(table.ongoing(), 0);
+            most.load(Relaxed)
+        });
+        world.expect("ends")
+    }
+
+    #[test]
+    fn transactions_of_one_line_go_one_after_the_other_and_others_together() {
+        assert_eq!(inside([(7, 0b0110), (7, 0b0010)]), 1);
+        assert_eq!(inside([(7, 0b0110), (7, 0b1001)]), 2, "other lines of the page");
+        assert_eq!(inside([(7, 1), (8, 1)]), 2, "other pages");
+    }
+}
